@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TIDL_CLIENT_H
+#define TIDL_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tidl/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A connection to a broker. Opaque. All calls on one client may be made from any thread at the same
+ * time, except tidl_disconnect(), after which the pointer must not be used again. A call that waits
+ * does not hold up calls of other threads. The library starts no threads.
+ *
+ * After fork() the child may go on using the client: its first call opens a connection of its own.
+ * Tensors inherited from the parent stay mapped in the child, but without a lease: the broker
+ * counts the parent's only.
+ */
+struct tidl_client;
+
+/* Zero-initialise, set `size`, then what differs from the defaults. */
+struct tidl_connect_options {
+	size_t size;		 /* sizeof(struct tidl_connect_options) */
+	const char *address;	 /* path of the broker's socket; NULL: search for it, see below */
+	const char *client_name; /* shown to administrators; NULL: the program's name */
+	int64_t timeout_ms; /* for connecting, starting and greeting; 0: 5000; negative: for ever */
+	int no_autostart;   /* non-zero: never start a private broker */
+};
+
+/*
+ * tidl_connect - connect to a broker, or start a private one.
+ *
+ * Search order: options->address; $TIDL_SOCKET; `tidl/tidld.sock`, then `tidl/private.sock` in the
+ * user's runtime folder ($XDG_RUNTIME_DIR, else /run/user/<euid>, else /tmp/tidl-<euid>);
+ * /run/tidl/tidld.sock. A place where nobody listens is passed over; a place that refuses access is
+ * an error. When nobody listens anywhere, no address was given by argument or environment, and
+ * autostart is allowed, a private `tidld` is started on `private.sock`. It is found by
+ * $TIDL_DAEMON, beside the library's own package, or in the library's libexec folder.
+ *
+ * @options     may be NULL for the defaults
+ * @ret_client  the new client; free with tidl_disconnect()
+ *
+ * Returns 0, or TIDL_ERR_INVALID_ARGUMENT, _NO_MEMORY, _DESCRIPTORS, _PERMISSION, _TIMEOUT,
+ * _NO_BROKER, _BROKER_GONE, _PROTOCOL, _VERSION, _PEER_REFUSED, _BROKER_UNTRUSTED, _WRONG_SOCKET,
+ * _AUTOSTART, _SYSTEM. Blocks up to the time-out. Any thread.
+ */
+TIDL_API int tidl_connect(const struct tidl_connect_options *options,
+			  struct tidl_client **ret_client);
+
+/*
+ * tidl_disconnect - close the connection and free the client. NULL is allowed.
+ *
+ * Leases end with the connection; memory that is attached stays mapped until its tensors and
+ * exports are gone. Objects published with TIDL_RETENTION_OWNER are removed. Must not run at the
+ * same time as another call on this client. Never blocks.
+ */
+TIDL_API void tidl_disconnect(struct tidl_client *client);
+
+/*
+ * tidl_fd - the descriptor to watch for readability in an event loop.
+ *
+ * Owned by the client; it changes when the client reconnects after fork(). Returns a descriptor, or
+ * TIDL_ERR_CLOSED, _BROKER_GONE. Any thread; never blocks.
+ */
+TIDL_API int tidl_fd(struct tidl_client *client);
+
+/*
+ * tidl_dispatch - handle what has arrived and send what is queued, without blocking.
+ *
+ * Call it when tidl_fd() is readable. Releases that could not be sent at once go out here (or with
+ * the next call). Returns 0, or TIDL_ERR_BROKER_GONE, _PROTOCOL, _CLOSED. Any thread.
+ */
+TIDL_API int tidl_dispatch(struct tidl_client *client);
+
+/*
+ * tidl_set_interrupt_handler - decide what a signal does to a waiting call.
+ *
+ * When a signal handler ran during a blocking wait, @handler is called in that thread with no lock
+ * held. If it returns non-zero the call is cancelled and returns TIDL_ERR_INTERRUPTED, else it goes
+ * on waiting. Without a handler, waits continue. Set it before other threads use the client.
+ */
+TIDL_API void tidl_set_interrupt_handler(struct tidl_client *client, int (*handler)(void *context),
+					 void *context);
+
+/* What the broker said of itself in its greeting. Owned by the client, constant for its life. */
+struct tidl_broker_info {
+	const char *address; /* the socket's path */
+	const char *version; /* version of tidld */
+	uint8_t id[16];	     /* random identity, kept across restarts */
+	uint64_t epoch;	     /* counts the restarts of this identity */
+	uint32_t uid;	     /* the caller's uid as the broker's kernel sees it */
+	uint32_t protocol;   /* protocol version agreed on */
+	int is_private;	     /* non-zero: a private broker, which exits when idle */
+};
+
+/*
+ * tidl_broker - who is at the other end. Borrowed pointer, valid until tidl_disconnect() (after
+ * fork() until the child's first call). Any thread; never blocks.
+ */
+TIDL_API const struct tidl_broker_info *tidl_broker(const struct tidl_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

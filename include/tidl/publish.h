@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TIDL_PUBLISH_H
+#define TIDL_PUBLISH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tidl/client.h>
+#include <tidl/export.h>
+#include <tidl/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How long a publication lives. */
+enum tidl_retention {
+	TIDL_RETENTION_DEFAULT = 0,   /* PERSIST for host memory */
+	TIDL_RETENTION_PERSIST = 1,   /* until removed */
+	TIDL_RETENTION_OWNER = 2,     /* until the publisher's connection ends */
+	TIDL_RETENTION_SECONDS = 3,   /* `retain_ms` from now (not built yet: UNSUPPORTED) */
+	TIDL_RETENTION_UNTIL_IDLE = 4 /* reported only: PERSIST in a private broker */
+};
+
+enum tidl_copy {
+	TIDL_COPY_IF_NEEDED = 0, /* alias memory of a segment, copy anything else once */
+	TIDL_COPY_ALWAYS = 1,
+	TIDL_COPY_NEVER = 2 /* alias, or refuse with TIDL_ERR_COPY_NEEDED */
+};
+
+/* How the published bytes came to lie in shared memory. */
+enum tidl_path {
+	TIDL_PATH_ALLOCATED = 1, /* in a segment of this client: nothing was copied */
+	TIDL_PATH_ATTACHED = 2, /* in a segment attached from another publication: nothing copied */
+	TIDL_PATH_COPIED = 3,	/* copied once into a new segment: a snapshot */
+	TIDL_PATH_IN_PLACE = 4, /* moved under the framework's pointer (not built yet) */
+	TIDL_PATH_EMPTY = 5	/* no elements, hence no memory */
+};
+
+/* Why a copy was made. */
+enum tidl_copy_reason {
+	TIDL_COPY_REASON_NONE = 0,
+	TIDL_COPY_REASON_REQUESTED = 1,	  /* TIDL_COPY_ALWAYS */
+	TIDL_COPY_REASON_FOREIGN = 2,	  /* the memory is not in any segment of this process */
+	TIDL_COPY_REASON_NOT_OWNER = 3,	  /* it lies in a segment that belongs to another uid */
+	TIDL_COPY_REASON_PRIVATE_MAP = 4, /* it was attached copy-on-write: pages may be private */
+	TIDL_COPY_REASON_OTHER_BROKER = 5 /* its segment belongs to another broker or connection */
+};
+
+/* Zero-initialise, set `size`, then what differs from the defaults. */
+struct tidl_publish_options {
+	size_t size;		       /* sizeof(struct tidl_publish_options) */
+	enum tidl_access access;       /* 0: TIDL_ACCESS_SHARED */
+	enum tidl_copy copy;	       /* 0: TIDL_COPY_IF_NEEDED */
+	enum tidl_retention retention; /* 0: TIDL_RETENTION_DEFAULT */
+	int64_t retain_ms;	       /* with TIDL_RETENTION_SECONDS: life time, > 0 */
+	uint32_t mode;		       /* permission bits 0 to 0666; 0: 0600 */
+	int64_t group;		       /* gid that the group bits speak of; 0: the caller's own */
+	int replace;		       /* non-zero: take over a name that is in use */
+	uint32_t keep;	      /* generations kept when replacing; 0: 1 (more: UNSUPPORTED) */
+	int expose;	      /* non-zero: allow group or other bits over a larger segment */
+	const char *metadata; /* JSON object, at most 4096 bytes; NULL: none */
+};
+
+/* What became of a publish. Set `size` before the call. */
+struct tidl_publication {
+	size_t size;		/* sizeof(struct tidl_publication), set by the caller */
+	uint64_t generation;	/* broker-wide number of this publication */
+	uint64_t tensor_bytes;	/* bytes of the tensor: elements x element size */
+	uint64_t exposed_bytes; /* bytes that a reader can reach: the whole segment */
+	enum tidl_path path;
+	enum tidl_copy_reason reason;  /* why `path` is TIDL_PATH_COPIED */
+	int copied;		       /* non-zero: a snapshot was copied */
+	enum tidl_retention retention; /* as granted */
+	int survives_restart;	       /* non-zero: a restart of the broker keeps it */
+	int aliases_previous;	       /* non-zero: the replaced generation had the same memory */
+};
+
+/*
+ * tidl_publish - give a tensor a name that other processes can attach it by.
+ *
+ * Memory inside a segment of this client is published as it is, whatever view of it the tensor is.
+ * Anything else is copied once, and the publication says so. On success @managed is consumed: its
+ * deleter has been called, or will be when the library no longer needs it. On failure it stays with
+ * the caller. A deleter of NULL is allowed.
+ *
+ * @name     in the caller's own namespace; 1 to 255 bytes of UTF-8 (README, "Names")
+ * @managed  host tensor: device CPU, CUDAHost, ROCMHost
+ * @options  may be NULL for the defaults
+ * @ret_publication  may be NULL
+ *
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _EXISTS, _PERMISSION, _QUOTA, _LIMIT,
+ * _NO_MEMORY, _DTYPE, _LAYOUT, _DEVICE, _UNSUPPORTED, _COPY_NEEDED, _ACCESS, _METADATA,
+ * _DESCRIPTORS, _SEGMENT_BAD, _SYSTEM or a connection error. Blocks for one round trip (two and the
+ * copy for foreign memory). Any thread.
+ */
+TIDL_API int tidl_publish(struct tidl_client *client, const char *name,
+			  struct DLManagedTensorVersioned *managed,
+			  const struct tidl_publish_options *options,
+			  struct tidl_publication *ret_publication);
+
+/* tidl_publish_legacy - the same for an unversioned DLPack structure. */
+TIDL_API int tidl_publish_legacy(struct tidl_client *client, const char *name,
+				 struct DLManagedTensor *managed,
+				 const struct tidl_publish_options *options,
+				 struct tidl_publication *ret_publication);
+
+/*
+ * tidl_remove - take a name out of the listing.
+ *
+ * Holders keep their memory; it is freed with the last of them. Owner, group `tidl` and root may.
+ * Returns 0 or TIDL_ERR_NAME_INVALID, _NOT_FOUND, _PERMISSION or a connection error. One round
+ * trip.
+ */
+TIDL_API int tidl_remove(struct tidl_client *client, const char *name);
+
+/* Stable lower-case words for the enumerations: "shared", "persist", "copied", "foreign". */
+TIDL_API const char *tidl_access_name(enum tidl_access access);
+TIDL_API const char *tidl_attach_name(enum tidl_attach attach);
+TIDL_API const char *tidl_retention_name(enum tidl_retention retention);
+TIDL_API const char *tidl_path_name(enum tidl_path path);
+TIDL_API const char *tidl_copy_reason_name(enum tidl_copy_reason reason);
+
+/*
+ * tidl_dtype_name - NumPy's word for a data type ("float32", "bfloat16", "bool"), with "x<lanes>"
+ * behind it for lanes > 1. Writes at most @size bytes with the final zero; returns @buffer.
+ */
+TIDL_API const char *tidl_dtype_name(struct tidl_dtype dtype, char *buffer, size_t size);
+
+/* tidl_dtype_parse - the reverse. Returns 0 or TIDL_ERR_DTYPE. */
+TIDL_API int tidl_dtype_parse(const char *text, struct tidl_dtype *ret_dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDP_BASE_FAULT_H
+#define TDP_BASE_FAULT_H
+
+#include <stdarg.h>
+
+#include "include/tidl/error.h"
+
+/*
+ * One refusal: a stable code and a sentence that tells the user what to do next. Owned by whoever
+ * started the operation and handed down as the last parameter; the function that knows the reason
+ * fills it in once, everybody above only passes the code on.
+ */
+
+enum { TDP_FAULT_TEXT_MAX = 512 };
+
+struct tdp_fault {
+	int code; /* TIDL_ERR_*, 0 when nothing failed */
+	char text[TDP_FAULT_TEXT_MAX];
+};
+
+/* Record a refusal and return @code, so that `return tdp_fault_set(...)` reads as one step. */
+__attribute__((format(printf, 3, 4))) int tdp_fault_set(struct tdp_fault *fault, int code,
+							const char *format, ...);
+
+/* The same with `: <strerror(errno_value)>` behind it; ENOMEM and EMFILE get their own codes. */
+__attribute__((format(printf, 3, 4))) int tdp_fault_errno(struct tdp_fault *fault, int errno_value,
+							  const char *format, ...);
+
+/* Record a code with its general sentence. */
+int tdp_fault_code(struct tdp_fault *fault, int code);
+
+/* Stable name and general sentence of a code; "UNKNOWN" for codes that do not exist. */
+const char *tdp_error_name(int code);
+const char *tdp_error_text(int code);
+int tdp_error_is_known(int code);
+
+#endif

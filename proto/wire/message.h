@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDP_WIRE_MESSAGE_H
+#define TDP_WIRE_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "include/tidl/admin.h"
+#include "include/tidl/publish.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/arena.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+#include "proto/wire/limits.h"
+
+/*
+ * The messages as plain structs. Only proto/codec/ knows the generated protobuf types; everybody
+ * else works with these. Strings and arrays are borrowed: from the arena after unpacking, from the
+ * caller for packing. tidl.proto documents the fields.
+ *
+ * Unpacking checks what protobuf cannot: enumerations in range, ranks and lengths within limits,
+ * strides as many as extents, texts valid UTF-8. It does not check what needs context (names,
+ * layouts against segments): the handlers do.
+ */
+
+enum tdp_message_kind {
+	TDP_MESSAGE_NONE = 0, /* no body, or one that a newer version added */
+	TDP_MESSAGE_HELLO,
+	TDP_MESSAGE_WELCOME,
+	TDP_MESSAGE_FAILURE,
+	TDP_MESSAGE_DONE,
+	TDP_MESSAGE_CANCEL,
+	TDP_MESSAGE_ALLOCATE,
+	TDP_MESSAGE_ALLOCATED,
+	TDP_MESSAGE_PUBLISH,
+	TDP_MESSAGE_PUBLISHED,
+	TDP_MESSAGE_GET,
+	TDP_MESSAGE_GRANTED,
+	TDP_MESSAGE_RELEASE,
+	TDP_MESSAGE_REMOVE,
+	TDP_MESSAGE_LIST,
+	TDP_MESSAGE_LISTING,
+	TDP_MESSAGE_INSPECT,
+	TDP_MESSAGE_INSPECTION,
+	TDP_MESSAGE_SHUTDOWN,
+	TDP_MESSAGE_UNBUILT, /* in the schema, but not built yet: answered with UNSUPPORTED */
+	TDP_MESSAGE_KIND_COUNT
+};
+
+enum tdp_segment_kind {
+	TDP_SEGMENT_MEMFD = 1,
+	TDP_SEGMENT_DEVICE_HANDLE = 2,
+	TDP_SEGMENT_DEVICE_CHUNKS = 3,
+};
+
+struct tdp_segment {
+	enum tdp_segment_kind kind;
+	uint64_t id;
+	uint64_t size_bytes;
+	uint64_t data_offset_bytes;
+	uint64_t data_size_bytes;
+	uint64_t control_offset_bytes; /* 0: none */
+	uint32_t seals;		       /* inspection only */
+	uint64_t inode;		       /* inspection only */
+};
+
+struct tdp_tensor {
+	const char *key;       /* "" for a single tensor */
+	int64_t segment_index; /* -1: no memory */
+	uint64_t byte_offset;  /* from the segment's start */
+	struct tidl_dtype dtype;
+	uint32_t ndim;
+	const int64_t *shape;	/* ndim */
+	const int64_t *strides; /* ndim, never NULL when ndim > 0 */
+	uint32_t flags;
+};
+
+struct tdp_process {
+	uint32_t uid;
+	uint32_t gid;
+	int64_t pid;
+	const char *name; /* never NULL after unpacking */
+	const char *command;
+	const char *cgroup;
+	bool is_connected;
+};
+
+struct tdp_hello {
+	uint32_t min_version;
+	uint32_t max_version;
+	uint64_t features;
+	const char *client_name;
+	const char *command;
+	const char *cgroup;
+	uint64_t pid_namespace;
+	uint64_t ipc_namespace;
+	uint64_t dev_shm_device;
+};
+
+struct tdp_welcome {
+	uint32_t version;
+	uint64_t features;
+	uint8_t broker_id[TDP_BROKER_ID_BYTES];
+	uint64_t epoch;
+	const char *server_version;
+	uint32_t uid;
+	bool is_private;
+	uint32_t max_packet_bytes;
+	uint32_t max_fds;
+	uint64_t max_segment_bytes;
+};
+
+struct tdp_failure {
+	int code; /* TIDL_ERR_*, negative */
+	const char *message;
+};
+
+struct tdp_cancel {
+	uint64_t request_id;
+};
+
+struct tdp_allocate {
+	uint64_t data_size_bytes;
+};
+
+struct tdp_allocated {
+	struct tdp_segment segment;
+};
+
+struct tdp_publish {
+	const char *name;
+	size_t segment_count;
+	const struct tdp_segment *segments;
+	size_t tensor_count;
+	const struct tdp_tensor *tensors;
+	enum tidl_access access;
+	enum tidl_retention retention; /* TIDL_RETENTION_DEFAULT when absent */
+	uint64_t ttl_ms;
+	uint32_t mode; /* 0600 when absent */
+	bool has_gid;
+	uint32_t gid;
+	bool replace;
+	uint32_t keep;	      /* 1 when absent */
+	const char *metadata; /* NULL when absent */
+	enum tidl_path path;
+	bool expose;
+	bool has_unbuilt; /* a field that is not built yet was set */
+};
+
+struct tdp_published {
+	uint64_t generation;
+	enum tidl_retention retention;
+	uint64_t exposed_bytes;
+	bool survives_restart;
+	bool aliases_previous;
+	uint64_t replaced_generation;
+};
+
+struct tdp_get {
+	const char *name;
+	bool has_owner;
+	uint32_t owner_uid;
+	enum tidl_attach attach;
+	bool wait;
+	uint64_t generation; /* 0: the current one */
+	bool has_unbuilt;
+};
+
+struct tdp_granted {
+	uint64_t lease_id;
+	uint32_t owner_uid;
+	uint32_t segment_owner_uid;
+	uint64_t generation;
+	enum tidl_access access;
+	enum tidl_attach attach;
+	enum tidl_retention retention;
+	size_t segment_count;
+	const struct tdp_segment *segments;
+	size_t tensor_count;
+	const struct tdp_tensor *tensors;
+	const char *metadata; /* NULL: none */
+};
+
+struct tdp_release {
+	size_t lease_count;
+	const uint64_t *lease_ids;
+	size_t segment_count;
+	const uint64_t *segment_ids;
+};
+
+struct tdp_remove {
+	const char *name;
+	bool has_owner;
+	uint32_t owner_uid;
+};
+
+struct tdp_list {
+	bool any_owner;
+	bool has_owner;
+	uint32_t owner_uid;
+	const char *pattern;
+	uint64_t cursor;
+};
+
+struct tdp_list_entry {
+	uint32_t owner_uid;
+	const char *name;
+	uint64_t generation;
+	enum tidl_access access;
+	enum tidl_retention retention;
+	uint32_t mode;
+	uint32_t tensor_count;
+	struct tidl_dtype dtype;
+	uint32_t ndim;
+	const int64_t *shape;
+	uint64_t tensor_bytes;
+	uint64_t segment_bytes;
+	uint32_t holder_count;
+	uint64_t age_ms;
+	int64_t publisher_pid;
+};
+
+struct tdp_listing {
+	size_t entry_count;
+	const struct tdp_list_entry *entries;
+	uint64_t next_cursor; /* 0: last page */
+};
+
+struct tdp_inspect {
+	const char *name;
+	bool has_owner;
+	uint32_t owner_uid;
+	uint64_t generation;
+	uint64_t tensor_cursor;
+	uint64_t holder_cursor;
+};
+
+struct tdp_holder {
+	enum tidl_holder_kind kind;
+	enum tidl_attach attach;
+	uint64_t age_ms;
+	struct tdp_process process;
+};
+
+struct tdp_inspection {
+	uint32_t owner_uid;
+	const char *name;
+	uint64_t generation;
+	enum tidl_access access;
+	enum tidl_retention retention;
+	enum tidl_path path;
+	uint32_t mode;
+	uint32_t gid;
+	uint64_t age_ms;
+	uint64_t exposed_bytes;
+	const char *metadata; /* NULL: none */
+	struct tdp_process publisher;
+	size_t segment_count;
+	const struct tdp_segment *segments;
+	size_t tensor_count;
+	const struct tdp_tensor *tensors;
+	size_t holder_count;
+	const struct tdp_holder *holders;
+	uint64_t next_tensor_cursor; /* 0: last page */
+	uint64_t next_holder_cursor;
+	bool survives_restart;
+	bool is_write_protected;
+	bool is_same_uid_write_protected;
+};
+
+struct tdp_message {
+	enum tdp_message_kind kind;
+	uint64_t request_id;
+	uint32_t fd_count;
+	union {
+		struct tdp_hello hello;
+		struct tdp_welcome welcome;
+		struct tdp_failure failure;
+		struct tdp_cancel cancel;
+		struct tdp_allocate allocate;
+		struct tdp_allocated allocated;
+		struct tdp_publish publish;
+		struct tdp_published published;
+		struct tdp_get get;
+		struct tdp_granted granted;
+		struct tdp_release release;
+		struct tdp_remove remove;
+		struct tdp_list list;
+		struct tdp_listing listing;
+		struct tdp_inspect inspect;
+		struct tdp_inspection inspection;
+	};
+};
+
+/*
+ * Unpack one packet. Everything in @ret_message lives in @arena.
+ * Returns 0, TIDL_ERR_PROTOCOL (malformed, or a value out of its range, with the reason),
+ * TIDL_ERR_NO_MEMORY (beyond the arena's cap). `request_id` is set whenever it could be read.
+ */
+int tdp_message_unpack(struct tdp_arena *arena, const void *bytes, size_t size_bytes,
+		       struct tdp_message *ret_message, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/*
+ * Pack one message. @buffer holds @capacity_bytes, at most TDP_PACKET_MAX_BYTES.
+ * Returns 0, TIDL_ERR_LIMIT (would not fit into a packet) or TIDL_ERR_NO_MEMORY.
+ */
+int tdp_message_pack(const struct tdp_message *message, void *buffer, size_t capacity_bytes,
+		     size_t *ret_size_bytes, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* "PUBLISH" and the like, for logs. */
+const char *tdp_message_name(enum tdp_message_kind kind);
+
+#endif

@@ -29,6 +29,7 @@ struct tidl_connect_options {
 	const char *client_name; /* shown to administrators; NULL: the program's name */
 	int64_t timeout_ms; /* for connecting, starting and greeting; 0: 5000; negative: for ever */
 	int no_autostart;   /* non-zero: never start a private broker */
+	const char *daemon_path; /* where a package keeps its own tidld; NULL: see below */
 };
 
 /*
@@ -38,8 +39,9 @@ struct tidl_connect_options {
  * user's runtime folder ($XDG_RUNTIME_DIR, else /run/user/<euid>, else /tmp/tidl-<euid>);
  * /run/tidl/tidld.sock. A place where nobody listens is passed over; a place that refuses access is
  * an error. When nobody listens anywhere, no address was given by argument or environment, and
- * autostart is allowed, a private `tidld` is started on `private.sock`. It is found by
- * $TIDL_DAEMON, beside the library's own package, or in the library's libexec folder.
+ * autostart is allowed, a private `tidld` is started on `private.sock`. Which one: $TIDL_DAEMON;
+ * options->daemon_path, if that can be executed; the one installed with the library. $PATH is not
+ * searched, and a privileged program (set-uid, capabilities) ignores the environment.
  *
  * @options     may be NULL for the defaults
  * @ret_client  the new client; free with tidl_disconnect()

@@ -18,7 +18,8 @@ uint64_t tdp_dtype_bits(struct tidl_dtype dtype);
 /* True for types of less than a byte, whose elements lie packed unless flagged as padded. */
 bool tdp_dtype_is_subbyte(struct tidl_dtype dtype);
 
-/* Bytes from one element to the next where elements are whole bytes; 0 for packed sub-byte types.
+/* Bytes from one element to the next; 0 where packed sub-byte elements end within a byte. With
+ * padding each lane has a byte of its own.
  */
 uint64_t tdp_dtype_item_bytes(struct tidl_dtype dtype, bool is_padded);
 

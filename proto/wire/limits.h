@@ -41,7 +41,7 @@ enum {
 	/* Rows in one page of an answer, so that the longest rows still fit into a packet. */
 	TDP_LIST_PAGE_ROWS = 64,
 	TDP_HOLDER_PAGE_ROWS = 48,
-	TDP_TENSOR_PAGE_ROWS = 32,
+	TDP_TENSOR_PAGE_ROWS = 16,
 };
 
 #endif

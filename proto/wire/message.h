@@ -20,8 +20,9 @@
  * caller for packing. tidl.proto documents the fields.
  *
  * Unpacking checks what protobuf cannot: enumerations in range, ranks and lengths within limits,
- * strides as many as extents, texts valid UTF-8. It does not check what needs context (names,
- * layouts against segments): the handlers do.
+ * strides as many as extents, texts valid UTF-8. It does not check what has a code of its own for
+ * the user or needs context: the handlers check names, patterns, layouts against segments, and in a
+ * PUBLISH the metadata and the segment indexes.
  */
 
 enum tdp_message_kind {

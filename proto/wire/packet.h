@@ -25,11 +25,13 @@ int tdp_packet_send(int socket_fd, const void *bytes, size_t size_bytes, const i
  * Returns 0 and the size (> 0) in @ret_size_bytes, or a negative errno:
  *   -EAGAIN      nothing there
  *   -ECONNRESET  the peer is gone (end of file included)
- *   -EMSGSIZE    the packet was larger than allowed; what came is closed and lost
+ *   -EMSGSIZE    the packet was larger than allowed
  *   -EMFILE      descriptors were sent but none or not all arrived (own limit, or refused by a
- *                security module); what came is closed. @ret_size_bytes still tells the size of the
- *                data, which did arrive, so that a client can find out which call failed
+ *                security module). @ret_size_bytes still tells the size of the data, which did
+ *                arrive, so that a client can find out which call failed
  *   -EPROTO      foreign ancillary data
+ * @fds is initialised here. Whatever the result, it holds the descriptors that did arrive and the
+ * caller closes them, where it can bear that closing takes long (a FUSE file can hang it).
  */
 int tdp_packet_receive(int socket_fd, void *buffer, struct tdp_fdset *fds,
 		       size_t *ret_size_bytes) TDP_MUST_CHECK;

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What administrators and curious users ask: LIST, INSPECT, SHUTDOWN. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/handlers/handlers.h"
+#include "daemon/lease.h"
+#include "daemon/limits.h"
+#include "daemon/publication.h"
+#include "daemon/registry.h"
+#include "daemon/server.h"
+#include "proto/names.h"
+
+static uint64_t age_ms(uint64_t since_ms)
+{
+	return tdd_clock_ms() - since_ms;
+}
+
+/* ---- LIST ---- */
+
+static void fill_list_entry(const struct tdd_publication *publication, struct tdp_list_entry *entry)
+{
+	const struct tdp_tensor *first = &publication->tensors[0];
+
+	*entry = (struct tdp_list_entry){
+		.owner_uid = publication->rights.owner_uid,
+		.name = publication->name,
+		.generation = publication->generation,
+		.access = publication->access,
+		.retention = publication->retention,
+		.mode = publication->rights.mode,
+		.tensor_count = (uint32_t)publication->tensor_count,
+		.dtype = first->dtype,
+		.ndim = first->ndim,
+		.shape = first->shape,
+		.tensor_bytes = publication->tensor_bytes,
+		.segment_bytes = publication->segment_bytes,
+		.holder_count = tdd_publication_holder_count(publication),
+		.age_ms = age_ms(publication->since_ms),
+		.publisher_pid = publication->publisher->pid,
+	};
+}
+
+static bool list_matches(const struct tdd_session *session, const struct tdp_list *list,
+			 const struct tdd_publication *publication)
+{
+	const struct tdd_rights *rights = &publication->rights;
+	uint32_t owner_uid = tdd_lookup_owner(session, list->has_owner, list->owner_uid);
+
+	if (!list->any_owner && rights->owner_uid != owner_uid)
+		return false;
+	return tdd_policy_may_see(&session->holder.subject, rights) &&
+	       tdp_pattern_match(list->pattern, publication->name);
+}
+
+/* One page: a bounded look at what comes behind the cursor, whether anything matches or not. */
+static void list_scan(const struct tdd_session *session, const struct tdp_list *list,
+		      size_t row_limit, struct tdp_list_entry *entries,
+		      struct tdp_listing *ret_listing)
+{
+	const struct tdd_index *index = &session->server->registry.index;
+	size_t position = tdd_index_after(index, list->cursor);
+	size_t pattern_bytes = strlen(list->pattern);
+	uint64_t cursor = list->cursor;
+	uint64_t steps = 0;
+	size_t count = 0;
+
+	for (; position < index->slot_count; position++) {
+		const struct tdd_publication *publication = index->slots[position].publication;
+
+		if (count == row_limit || steps >= TDD_LIST_STEPS)
+			break;
+		cursor = index->slots[position].generation;
+		steps += TDD_LIST_STEPS / TDD_LIST_SCAN;
+		if (!publication)
+			continue;
+		steps += pattern_bytes * strlen(publication->name);
+		if (list_matches(session, list, publication))
+			fill_list_entry(publication, &entries[count++]);
+	}
+	ret_listing->entries = entries;
+	ret_listing->entry_count = count;
+	ret_listing->next_cursor = position < index->slot_count ? cursor : 0;
+}
+
+int tdd_handle_list(struct tdd_session *session, const struct tdp_message *request,
+		    struct tdp_fault *fault)
+{
+	struct tdp_list_entry entries[TDP_LIST_PAGE_ROWS];
+	struct tdp_message reply = {.kind = TDP_MESSAGE_LISTING, .request_id = request->request_id};
+	int r = tdp_pattern_check(request->list.pattern, fault);
+
+	if (r < 0)
+		return r;
+	/* Rows of the greatest rank with the longest names do not all fit: then fewer. */
+	for (size_t rows = TDP_LIST_PAGE_ROWS; rows > 0; rows /= 2) {
+		list_scan(session, &request->list, rows, entries, &reply.listing);
+		if (tdd_session_try_reply(session, &reply, NULL, 0) == 0)
+			return 0;
+	}
+	return tdp_fault_code(fault, TIDL_ERR_LIMIT);
+}
+
+/* ---- INSPECT ---- */
+
+/* One page: room for it, and how far it came. */
+struct inspection_page {
+	size_t tensor_limit;
+	size_t holder_limit;
+	size_t holder_count;
+	bool has_more_holders;
+	uint64_t last_holder;
+	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
+	struct tdp_segment segments[TDD_SEGMENTS_PER_PUBLICATION];
+};
+
+/* Allocations come before leases, each kind by serial: one number that grows. */
+static uint64_t hold_cursor(const struct tdd_hold *hold)
+{
+	uint64_t is_lease = hold->kind == TIDL_HOLDER_LEASE;
+
+	return is_lease << 63 | hold->serial;
+}
+
+static void page_add_holders(struct inspection_page *page, const struct tdd_hold *holds,
+			     uint64_t cursor)
+{
+	const struct tdd_hold *hold;
+
+	DL_FOREACH (holds, hold) {
+		if (hold_cursor(hold) <= cursor)
+			continue;
+		if (page->holder_count == page->holder_limit) {
+			page->has_more_holders = true;
+			return;
+		}
+		page->last_holder = hold_cursor(hold);
+		page->holders[page->holder_count++] = (struct tdp_holder){
+			.kind = hold->kind,
+			.attach = hold->attach,
+			.age_ms = age_ms(hold->since_ms),
+			.process = tdd_process_view(hold->holder->process),
+		};
+	}
+}
+
+static void inspect_holders(const struct tdd_publication *publication, uint64_t cursor,
+			    struct inspection_page *page, struct tdp_inspection *inspection)
+{
+	page->holder_count = 0;
+	page->has_more_holders = false;
+	for (size_t i = 0; i < publication->segment_count; i++)
+		page_add_holders(page, publication->uses[i].segment->allocations, cursor);
+	page_add_holders(page, publication->leases, cursor);
+	inspection->holders = page->holders;
+	inspection->holder_count = page->holder_count;
+	inspection->next_holder_cursor = page->has_more_holders ? page->last_holder : 0;
+}
+
+static void inspect_tensors(const struct tdd_publication *publication, uint64_t cursor,
+			    const struct inspection_page *page, struct tdp_inspection *inspection)
+{
+	size_t left = cursor < publication->tensor_count ? publication->tensor_count - cursor : 0;
+	size_t count = left < page->tensor_limit ? left : page->tensor_limit;
+
+	inspection->tensors = publication->tensors + (publication->tensor_count - left);
+	inspection->tensor_count = count;
+	inspection->next_tensor_cursor = count < left ? cursor + count : 0;
+}
+
+static int inspect_segments(const struct tdd_publication *publication, struct inspection_page *page,
+			    struct tdp_inspection *inspection, struct tdp_fault *fault)
+{
+	bool is_protected = true;
+
+	for (size_t i = 0; i < publication->segment_count; i++) {
+		struct tdp_segment *segment = &page->segments[i];
+		int r = tdd_segment_examine(publication->uses[i].segment, segment, fault);
+
+		if (r < 0)
+			return r;
+		is_protected &= (segment->seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
+	}
+	inspection->segments = page->segments;
+	inspection->segment_count = publication->segment_count;
+	/* Other uids cannot even re-open the read-only descriptor for writing: the file is 0400. */
+	inspection->is_write_protected = true;
+	inspection->is_same_uid_write_protected = is_protected;
+	return 0;
+}
+
+static void inspect_head(const struct tdd_publication *publication,
+			 struct tdp_inspection *inspection)
+{
+	*inspection = (struct tdp_inspection){
+		.owner_uid = publication->rights.owner_uid,
+		.name = publication->name,
+		.generation = publication->generation,
+		.access = publication->access,
+		.retention = publication->retention,
+		.path = publication->path,
+		.mode = publication->rights.mode,
+		.gid = publication->rights.gid,
+		.age_ms = age_ms(publication->since_ms),
+		.exposed_bytes = publication->exposed_bytes,
+		.metadata = publication->metadata,
+		.publisher = tdd_process_view(publication->publisher),
+	};
+}
+
+static int inspect_find(const struct tdd_session *session, const struct tdp_inspect *inspect,
+			struct tdd_publication **ret_publication, struct tdp_fault *fault)
+{
+	uint32_t owner_uid = tdd_lookup_owner(session, inspect->has_owner, inspect->owner_uid);
+	struct tdd_publication *publication = NULL;
+	int r = tdp_name_check(inspect->name, fault);
+
+	if (r < 0)
+		return r;
+	publication = tdd_lookup_visible(session, owner_uid, inspect->name);
+	if (inspect->generation != 0 &&
+	    (!publication || publication->generation != inspect->generation))
+		return tdp_fault_set(fault, TIDL_ERR_GENERATION_GONE,
+				     "generation %" PRIu64
+				     " of \"%s\" is not published (any more): inspect it again",
+				     inspect->generation, inspect->name);
+	if (!publication)
+		return tdd_lookup_not_found(session, owner_uid, inspect->name, fault);
+	*ret_publication = publication;
+	return 0;
+}
+
+int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault)
+{
+	const struct tdp_inspect *inspect = &request->inspect;
+	struct tdp_message reply = {.kind = TDP_MESSAGE_INSPECTION,
+				    .request_id = request->request_id};
+	struct inspection_page page;
+	struct tdd_publication *publication = NULL;
+	int r = inspect_find(session, inspect, &publication, fault);
+
+	if (r < 0)
+		return r;
+	inspect_head(publication, &reply.inspection);
+	r = inspect_segments(publication, &page, &reply.inspection, fault);
+	if (r < 0)
+		return r;
+	/* Long texts or high ranks may not all fit: then fewer rows. A page that goes on with one
+	 * of the two lists leaves the other one out. */
+	for (size_t rows = TDP_HOLDER_PAGE_ROWS; rows > 0; rows /= 2) {
+		page.holder_limit = rows;
+		page.tensor_limit = rows < TDP_TENSOR_PAGE_ROWS ? rows : TDP_TENSOR_PAGE_ROWS;
+		if (inspect->holder_cursor != 0 || inspect->tensor_cursor == 0)
+			inspect_holders(publication, inspect->holder_cursor, &page,
+					&reply.inspection);
+		if (inspect->tensor_cursor != 0 || inspect->holder_cursor == 0)
+			inspect_tensors(publication, inspect->tensor_cursor, &page,
+					&reply.inspection);
+		if (tdd_session_try_reply(session, &reply, NULL, 0) == 0)
+			return 0;
+	}
+	return tdp_fault_code(fault, TIDL_ERR_LIMIT);
+}
+
+/* ---- SHUTDOWN ---- */
+
+int tdd_handle_shutdown(struct tdd_session *session, const struct tdp_message *request,
+			struct tdp_fault *fault)
+{
+	struct tdd_server *server = session->server;
+
+	if (!tdd_policy_may_shut_down(&session->holder.subject, server->uid))
+		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+				     "this broker belongs to uid %" PRIu32
+				     ": only that user and root may stop it",
+				     server->uid);
+	tdd_session_reply_done(session, request->request_id);
+	tdd_server_stop(server);
+	return 0;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory comes and goes: ALLOCATE, RELEASE, REMOVE. */
+#include "daemon/handlers/handlers.h"
+#include "daemon/lease.h"
+#include "daemon/publication.h"
+#include "daemon/registry.h"
+#include "daemon/segment.h"
+#include "daemon/server.h"
+#include "proto/names.h"
+
+static void reply_allocated(struct tdd_session *session, uint64_t request_id,
+			    const struct tdd_segment *segment)
+{
+	const int fds[] = {segment->write_fd, segment->read_fd};
+	struct tdp_message reply = {
+		.kind = TDP_MESSAGE_ALLOCATED,
+		.request_id = request_id,
+		.allocated = {.segment = tdd_segment_view(segment)},
+	};
+
+	tdd_session_reply(session, &reply, fds, TDP_ARRAY_LENGTH(fds));
+}
+
+int tdd_handle_allocate(struct tdd_session *session, const struct tdp_message *request,
+			struct tdp_fault *fault)
+{
+	struct tdd_registry *registry = &session->server->registry;
+	struct tdd_holder *holder = &session->holder;
+	struct tdd_segment *segment;
+	struct tdd_hold *allocation;
+	int r;
+
+	if (request->allocate.data_size_bytes == 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "a segment of 0 bytes was asked for: a tensor without "
+				     "elements needs none");
+	r = tdd_segment_new(&registry->segments, registry->last_segment_id + 1,
+			    request->allocate.data_size_bytes, holder->process,
+			    tdd_holder_uid_account(holder), &segment, fault);
+	if (r < 0)
+		return r;
+	registry->last_segment_id++;
+	r = tdd_allocation_new(holder, segment, ++registry->last_hold_serial, &allocation, fault);
+	if (r < 0) {
+		tdd_segment_settle(segment);
+		return r;
+	}
+	reply_allocated(session, request->request_id, segment);
+	return 0;
+}
+
+int tdd_handle_release(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault)
+{
+	const struct tdp_release *release = &request->release;
+
+	(void)fault;
+	/* Unknown ids are no mistake: a release may cross the end of what it releases. */
+	for (size_t i = 0; i < release->lease_count; i++)
+		tdd_hold_free(tdd_lease_find(&session->holder, release->lease_ids[i]));
+	for (size_t i = 0; i < release->segment_count; i++)
+		tdd_hold_free(tdd_allocation_find(&session->holder, release->segment_ids[i]));
+	return 0;
+}
+
+int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *request,
+		      struct tdp_fault *fault)
+{
+	const struct tdp_remove *remove = &request->remove;
+	uint32_t owner_uid = tdd_lookup_owner(session, remove->has_owner, remove->owner_uid);
+	struct tdd_publication *publication;
+	int r = tdp_name_check(remove->name, fault);
+
+	if (r < 0)
+		return r;
+	publication = tdd_lookup_visible(session, owner_uid, remove->name);
+	if (!publication)
+		return tdd_lookup_not_found(session, owner_uid, remove->name, fault);
+	if (!tdd_policy_may_remove(&session->holder.subject, &publication->rights))
+		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+				     "\"%s\" belongs to uid %u: only its owner, root and members "
+				     "of group tidl may remove it",
+				     remove->name, owner_uid);
+	tdd_registry_unlist(&session->server->registry, publication);
+	tdd_session_reply_done(session, request->request_id);
+	return 0;
+}

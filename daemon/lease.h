@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_LEASE_H
+#define TDD_LEASE_H
+
+#include <stdint.h>
+
+#include "daemon/holder.h"
+#include "daemon/map.h"
+#include "daemon/publication.h"
+#include "daemon/quota.h"
+#include "daemon/segment.h"
+#include "include/tidl/admin.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+/*
+ * A hold: that one holder keeps memory alive. A lease holds a publication, an allocation a segment;
+ * both are the same thing in all else. Owned by the holder.
+ */
+struct tdd_hold {
+	enum tidl_holder_kind kind;
+	enum tidl_attach attach;
+	uint64_t id;	 /* of the lease; of the segment for an allocation */
+	uint64_t serial; /* broker-wide, in order of birth; a lease's id */
+	uint64_t since_ms;
+	struct tdd_holder *holder;
+	struct tdd_publication *publication; /* of a lease */
+	struct tdd_segment *segment;	     /* of an allocation */
+	struct tdd_charge charge;
+	struct tdd_hold *prev, *next; /* publication::leases or segment::allocations */
+	UT_hash_handle hh;	      /* holder::leases or holder::allocations, by id */
+};
+
+/* @serial is the lease's id. */
+int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication,
+		  enum tidl_attach attach, uint64_t serial, struct tdd_hold **ret_lease,
+		  struct tdp_fault *fault) TDP_MUST_CHECK;
+
+int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, uint64_t serial,
+		       struct tdd_hold **ret_allocation, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Give it up; frees what nobody else needs. Returns NULL. */
+struct tdd_hold *tdd_hold_free(struct tdd_hold *hold);
+
+/* NULL: this holder has no such hold. */
+struct tdd_hold *tdd_lease_find(const struct tdd_holder *holder, uint64_t lease_id);
+struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t segment_id);
+
+/* Does the holder keep the segment, by allocation or by lease? */
+bool tdd_holder_has_segment(const struct tdd_holder *holder, const struct tdd_segment *segment);
+
+/* Somebody else than @holder who can write the segment; NULL: nobody. */
+const struct tdd_hold *tdd_segment_other_writer(const struct tdd_segment *segment,
+						const struct tdd_holder *holder);
+
+#endif

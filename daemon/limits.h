@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_LIMITS_H
+#define TDD_LIMITS_H
+
+/* Every limit of the broker, with its reason. Limits of the protocol: proto/wire/limits.h. */
+
+enum {
+	/* Descriptors that stay free: one full packet that must be received to be refused, and some
+	 * for the listener, the loop, the log and the lock file. */
+	TDD_DESCRIPTORS_RESERVED = 253 + 67,
+
+	/* What a broker can work with at all: below this nothing would be left to serve with. */
+	TDD_DESCRIPTORS_MIN = TDD_DESCRIPTORS_RESERVED + 64,
+
+	/* Connections of one uid: several thousand-process jobs, but not all descriptors. */
+	TDD_SESSIONS_PER_UID = 8192,
+
+	/* Leases and allocations: what a data loader that attaches every sample needs. */
+	TDD_HOLDS_PER_SESSION = 65536,
+	TDD_HOLDS_PER_UID = 1048576,
+
+	/* Names of one uid, its replaced generations included; descriptors end earlier as a rule.
+	 */
+	TDD_PUBLICATIONS_PER_UID = 1048576,
+
+	/* Parked requests: one for each thread of a large process. */
+	TDD_WAITS_PER_SESSION = 1024,
+	TDD_WAITS_PER_UID = 16384,
+
+	/* Replies that a client has not read yet. An honest client reads what it asked for; one
+	 * that does not is dropped, so that it costs others nothing. */
+	TDD_OUTBOX_PACKETS = 1024,
+	TDD_OUTBOX_BYTES_PER_SESSION = 4 << 20,
+	TDD_OUTBOX_BYTES_PER_UID = 64 << 20,
+
+	/* Received descriptors of one uid that a worker thread has not closed yet. Closing can hang
+	 * for ever (FUSE); a uid that makes it hang is refused from here on. */
+	TDD_SUSPECTS_PER_UID = 2 * 253,
+
+	/* Segments in one publication; more come with bundles. */
+	TDD_SEGMENTS_PER_PUBLICATION = 1,
+
+	/* Publications that one LIST request looks at: about as long as a packet takes to pack. */
+	TDD_LIST_SCAN = 1024,
+	/* The same in steps of the pattern matcher, for long patterns over long names: 1 ms. */
+	TDD_LIST_STEPS = 1 << 20,
+
+	/* New connections taken in one turn of the loop, so that others get their turn. One packet
+	 * of each session is read in one turn: the loop polls level-triggered and comes back. */
+	TDD_ACCEPTS_PER_TURN = 16,
+
+	/* The kernel's own upper limit (net.core.somaxconn) cuts it. */
+	TDD_LISTEN_BACKLOG = 4096,
+
+	/* Packets thrown away when a session closes; a socket buffer holds about 280 small ones. */
+	TDD_DRAIN_PACKETS = 1024,
+
+	/* Records about misbehaving clients of one uid in a minute. */
+	TDD_LOG_RECORDS_PER_MINUTE = 20,
+
+	/* Peer-supplied text in a log record. */
+	TDD_LOG_QUOTE_BYTES = 160,
+};
+
+/* Milliseconds. */
+enum {
+	/* Pause of the listener when the system is out of descriptors or memory. */
+	TDD_ACCEPT_PAUSE_MS = 100,
+
+	/* How often blocked queues are tried again; doubles up to the second while nothing moves.
+	 */
+	TDD_RETRY_MIN_MS = 1,
+	TDD_RETRY_MAX_MS = 64,
+
+	/* Between tries to take the start lock before exiting; somebody else's start takes less. */
+	TDD_EXIT_LOCK_RETRY_MS = 20,
+
+	/* A private broker with no client and nothing published; and one with publications. */
+	TDD_EMPTY_EXIT_MS = 5 * 1000,
+	TDD_IDLE_EXIT_MS = 600 * 1000,
+};
+
+enum {
+	/* Tries to take the start lock after which a stopping broker leaves its socket behind: the
+	 * next start removes it. */
+	TDD_EXIT_LOCK_TRIES = 50,
+
+	/* Per cent of the machine's memory: memfds outlive processes, so the OOM killer cannot
+	 * free them. */
+	TDD_QUOTA_TOTAL_PERCENT = 50,
+	TDD_QUOTA_UID_PERCENT = 25,
+
+	/* Share of RLIMIT_NOFILE that may be in flight: descriptors in flight count on the
+	 * broker's uid, and beyond its limit every send of that uid fails. */
+	TDD_FLIGHT_SHARE = 4,
+};
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_OUTBOX_H
+#define TDD_OUTBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/quota.h"
+#include "proto/base/attr.h"
+
+struct tdd_outbox;
+struct tdd_outbox_packet;
+
+/*
+ * Descriptors in flight (sent and not received yet) of all clients. The kernel counts them on the
+ * broker's uid and refuses every send beyond RLIMIT_NOFILE, so the broker stays well below.
+ */
+struct tdd_flight {
+	uint64_t cap;
+	uint64_t count;
+	struct tdd_outbox *outboxes; /* list of those with something in flight */
+};
+
+void tdd_flight_init(struct tdd_flight *flight, uint64_t cap);
+
+enum tdd_outbox_block {
+	TDD_OUTBOX_FREE,
+	TDD_OUTBOX_NEEDS_ROOM, /* the socket is full: go on when it is writable */
+	TDD_OUTBOX_NEEDS_DRAIN /* descriptors are in flight: the kernel tells nobody when they have
+				  arrived, so try again later */
+};
+
+/* Packets to one client, in order. Embedded in the session. */
+struct tdd_outbox {
+	int socket_fd; /* borrowed */
+	enum tdd_outbox_block block;
+	uint32_t packet_count;
+	uint32_t in_flight; /* descriptors of the last packet that carried any */
+	struct tdd_account *account;
+	struct tdd_flight *flight;
+	struct tdd_outbox_packet *packets; /* list, oldest first */
+	struct tdd_outbox *prev, *next;	   /* flight::outboxes */
+};
+
+void tdd_outbox_init(struct tdd_outbox *outbox, int socket_fd, struct tdd_account *account,
+		     struct tdd_flight *flight);
+void tdd_outbox_deinit(struct tdd_outbox *outbox);
+
+/*
+ * Send a packet, or queue it behind what is blocked. The descriptors stay the caller's; what is
+ * queued keeps copies of them. Returns 0, TIDL_ERR_LIMIT (the queue is full: drop this client),
+ * TIDL_ERR_NO_MEMORY, TIDL_ERR_DESCRIPTORS or TIDL_ERR_CLOSED (the peer is gone).
+ */
+int tdd_outbox_send(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes, const int *fds,
+		    uint32_t fd_count) TDP_MUST_CHECK;
+
+/* Send what can be sent now. Returns 0 (look at `block`) or TIDL_ERR_CLOSED. */
+int tdd_outbox_flush(struct tdd_outbox *outbox) TDP_MUST_CHECK;
+
+static inline bool tdd_outbox_is_empty(const struct tdd_outbox *outbox)
+{
+	return outbox->packet_count == 0;
+}
+
+#endif

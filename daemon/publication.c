@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Publications. One is a single block of memory: the struct, its uses, its tensors, their shapes
+ * and strides, and all texts, in this order. Names and order are the registry's business.
+ */
+#include "daemon/publication.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/lease.h"
+
+/* Hands out the parts of the block; sizes are those of one packet, so nothing overflows. */
+struct layout {
+	size_t uses_at;
+	size_t tensors_at;
+	size_t numbers_at;
+	size_t texts_at;
+	size_t size_bytes;
+};
+
+static size_t text_bytes(const char *text)
+{
+	return text ? strlen(text) + 1 : 0;
+}
+
+static struct layout layout_plan(const struct tdd_publication_spec *spec)
+{
+	struct layout layout;
+	size_t number_count = 0;
+	size_t key_bytes = 0;
+
+	for (size_t i = 0; i < spec->tensor_count; i++) {
+		number_count += 2 * (size_t)spec->tensors[i].ndim;
+		key_bytes += text_bytes(spec->tensors[i].key);
+	}
+	layout.uses_at = sizeof(struct tdd_publication);
+	layout.tensors_at = layout.uses_at + spec->segment_count * sizeof(struct tdd_segment_use);
+	layout.numbers_at = layout.tensors_at + spec->tensor_count * sizeof(struct tdp_tensor);
+	layout.texts_at = layout.numbers_at + number_count * sizeof(int64_t);
+	layout.size_bytes =
+		layout.texts_at + key_bytes + text_bytes(spec->name) + text_bytes(spec->metadata);
+	return layout;
+}
+
+static const char *put_text(char **cursor, const char *text)
+{
+	char *copy = *cursor;
+
+	if (!text)
+		return NULL;
+	*cursor = stpcpy(copy, text) + 1;
+	return copy;
+}
+
+static const int64_t *put_numbers(int64_t **cursor, const int64_t *numbers, uint32_t count)
+{
+	int64_t *copy = *cursor;
+
+	if (count > 0)
+		memcpy(copy, numbers, count * sizeof(*numbers));
+	*cursor += count;
+	return copy;
+}
+
+static void publication_fill(struct tdd_publication *publication, const struct layout *layout,
+			     const struct tdd_publication_spec *spec)
+{
+	char *block = (char *)publication;
+	int64_t *numbers = (int64_t *)(void *)(block + layout->numbers_at);
+	char *texts = block + layout->texts_at;
+
+	publication->name = put_text(&texts, spec->name);
+	publication->rights = spec->rights;
+	publication->access = spec->access;
+	publication->retention = spec->retention;
+	publication->path = spec->path;
+	publication->tensor_bytes = spec->tensor_bytes;
+	publication->metadata = put_text(&texts, spec->metadata);
+	publication->uses = (struct tdd_segment_use *)(void *)(block + layout->uses_at);
+	publication->tensors = (struct tdp_tensor *)(void *)(block + layout->tensors_at);
+	publication->tensor_count = spec->tensor_count;
+	for (size_t i = 0; i < spec->tensor_count; i++) {
+		struct tdp_tensor *tensor = &publication->tensors[i];
+
+		*tensor = spec->tensors[i];
+		tensor->key = put_text(&texts, tensor->key);
+		tensor->shape = put_numbers(&numbers, tensor->shape, tensor->ndim);
+		tensor->strides = put_numbers(&numbers, tensor->strides, tensor->ndim);
+	}
+}
+
+static void publication_use_segments(struct tdd_publication *publication,
+				     const struct tdd_publication_spec *spec)
+{
+	publication->segment_count = spec->segment_count;
+	for (size_t i = 0; i < spec->segment_count; i++) {
+		struct tdd_segment_use *use = &publication->uses[i];
+
+		use->segment = spec->segments[i];
+		use->publication = publication;
+		DL_APPEND(use->segment->uses, use);
+		publication->segment_bytes += use->segment->geometry.size_bytes;
+		publication->exposed_bytes += use->segment->geometry.data_size_bytes;
+	}
+}
+
+static void publication_free(struct tdd_publication *publication)
+{
+	for (size_t i = 0; i < publication->segment_count; i++) {
+		struct tdd_segment_use *use = &publication->uses[i];
+
+		DL_DELETE(use->segment->uses, use);
+		tdd_segment_settle(use->segment);
+	}
+	tdd_charge_deinit(&publication->count);
+	tdd_charge_deinit(&publication->bytes);
+	tdd_process_unref(publication->publisher);
+	free(publication);
+}
+
+int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_holder *publisher,
+			struct tdd_publication **ret_publication, struct tdp_fault *fault)
+{
+	struct layout layout = layout_plan(spec);
+	struct tdd_account *account = tdd_holder_uid_account(publisher);
+	struct tdd_publication *publication = calloc(1, layout.size_bytes);
+	int r;
+
+	if (!publication)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	r = tdd_charge_init(&publication->count, account, TDD_QUOTA_PUBLICATIONS, 1, fault);
+	if (r == 0)
+		r = tdd_charge_init(&publication->bytes, account, TDD_QUOTA_BYTES,
+				    layout.size_bytes, fault);
+	if (r < 0) {
+		publication_free(publication);
+		return r;
+	}
+	publication_fill(publication, &layout, spec);
+	publication->since_ms = tdd_clock_ms();
+	publication->publisher = tdd_process_ref(publisher->process);
+	publication_use_segments(publication, spec);
+	*ret_publication = publication;
+	return 0;
+}
+
+void tdd_publication_settle(struct tdd_publication *publication)
+{
+	struct tdd_account *heir;
+
+	if (tdd_publication_is_listed(publication))
+		return;
+	if (!publication->leases) {
+		publication_free(publication);
+		return;
+	}
+	heir = tdd_holder_uid_account(publication->leases->holder);
+	tdd_charge_force(&publication->count, heir);
+	tdd_charge_force(&publication->bytes, heir);
+	for (size_t i = 0; i < publication->segment_count; i++)
+		tdd_segment_settle(publication->uses[i].segment);
+}
+
+bool tdd_publication_shares_segment(const struct tdd_publication *a,
+				    const struct tdd_publication *b)
+{
+	for (size_t i = 0; i < a->segment_count; i++) {
+		for (size_t j = 0; j < b->segment_count; j++) {
+			if (a->uses[i].segment == b->uses[j].segment)
+				return true;
+		}
+	}
+	return false;
+}
+
+uint32_t tdd_publication_holder_count(const struct tdd_publication *publication)
+{
+	uint32_t count = publication->lease_count;
+
+	for (size_t i = 0; i < publication->segment_count; i++) {
+		struct tdd_hold *allocation;
+
+		DL_FOREACH (publication->uses[i].segment->allocations, allocation)
+			count++;
+	}
+	return count;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_PUBLICATION_H
+#define TDD_PUBLICATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/holder.h"
+#include "daemon/policy.h"
+#include "daemon/process.h"
+#include "daemon/quota.h"
+#include "daemon/segment.h"
+#include "include/tidl/publish.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+#include "proto/wire/message.h"
+
+struct tdd_name;
+
+/*
+ * The content of a name: segments, tensors over them, and what its owner decided. Never changes
+ * once made. It is listed by the registry until removed or replaced, and lives on while a lease
+ * holds it; tdd_publication_settle() frees it.
+ */
+struct tdd_publication {
+	uint64_t generation; /* 0 until listed */
+	const char *name;
+	struct tdd_rights rights;
+	enum tidl_access access;
+	enum tidl_retention retention;
+	enum tidl_path path;
+	uint64_t since_ms;
+	uint64_t tensor_bytes;	/* elements x element size */
+	uint64_t segment_bytes; /* as charged */
+	uint64_t exposed_bytes; /* what readers reach */
+	const char *metadata;	/* NULL: none */
+	struct tdd_process *publisher;
+	size_t segment_count;
+	struct tdd_segment_use *uses;
+	size_t tensor_count;
+	struct tdp_tensor *tensors;
+	struct tdd_name *entry; /* of the registry; NULL: not listed */
+	struct tdd_hold *leases;
+	uint32_t lease_count;
+	struct tdd_holder *owner;			 /* retention OWNER: who it ends with */
+	struct tdd_publication *owner_prev, *owner_next; /* holder::owned */
+	struct tdd_charge count;
+	struct tdd_charge bytes;
+};
+
+/* What a publication is made of; everything is borrowed and copied. */
+struct tdd_publication_spec {
+	const char *name;
+	struct tdd_rights rights;
+	enum tidl_access access;
+	enum tidl_retention retention;
+	enum tidl_path path;
+	uint64_t tensor_bytes;
+	const char *metadata;
+	size_t segment_count;
+	struct tdd_segment *const *segments;
+	size_t tensor_count;
+	const struct tdp_tensor *tensors;
+};
+
+/* Charged to the uid of @publisher. Not listed yet: list it, or settle it. */
+int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_holder *publisher,
+			struct tdd_publication **ret_publication,
+			struct tdp_fault *fault) TDP_MUST_CHECK;
+
+static inline bool tdd_publication_is_listed(const struct tdd_publication *publication)
+{
+	return publication->entry != NULL;
+}
+
+/* It was unlisted, or a lease on it ended: free it, or let the oldest lease's uid pay. */
+void tdd_publication_settle(struct tdd_publication *publication);
+
+/* Do the two share memory? */
+bool tdd_publication_shares_segment(const struct tdd_publication *a,
+				    const struct tdd_publication *b);
+
+/* Leases on it and allocations of its segments. */
+uint32_t tdd_publication_holder_count(const struct tdd_publication *publication);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_REGISTRY_H
+#define TDD_REGISTRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/index.h"
+#include "daemon/map.h"
+#include "daemon/segment.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+struct tdd_publication;
+struct tdd_waiter;
+
+/*
+ * A name in the namespace of a uid. It exists while it has a publication, somebody waits for it, or
+ * it is claimed.
+ */
+struct tdd_name {
+	struct tdd_publication *current; /* NULL: none */
+	struct tdd_waiter *waiters;
+	UT_hash_handle hh; /* registry::names, by uid and text */
+	uint32_t key_bytes;
+	uint32_t owner_uid; /* the key begins here */
+	char text[];	    /* not terminated */
+};
+
+/* All that is published, and the counters that ids come from; none of them ever repeats. */
+struct tdd_registry {
+	struct tdd_name *names;
+	struct tdd_index index;
+	struct tdd_segment *segments; /* map by id */
+	uint64_t last_generation;
+	uint64_t last_segment_id;
+	uint64_t last_hold_serial;
+};
+
+void tdd_registry_init(struct tdd_registry *registry);
+
+/* Remove everything; sessions and their holds must be gone. */
+void tdd_registry_deinit(struct tdd_registry *registry);
+
+/* What is published as @name of @owner_uid; NULL: nothing. */
+struct tdd_publication *tdd_registry_find(const struct tdd_registry *registry, uint32_t owner_uid,
+					  const char *name);
+
+/* The name, made when it does not exist, and room to list a publication under it. Give it back by
+ * tdd_registry_unclaim() unless it was listed. */
+int tdd_registry_claim(struct tdd_registry *registry, uint32_t owner_uid, const char *name,
+		       struct tdd_name **ret_entry, struct tdp_fault *fault) TDP_MUST_CHECK;
+void tdd_registry_unclaim(struct tdd_registry *registry, struct tdd_name *entry);
+
+/* Give the publication its generation and the name; what had the name is unlisted. Cannot fail. */
+void tdd_registry_list(struct tdd_registry *registry, struct tdd_name *entry,
+		       struct tdd_publication *publication);
+
+/* Take it out: nobody finds it any more. Frees it unless a lease holds it. */
+void tdd_registry_unlist(struct tdd_registry *registry, struct tdd_publication *publication);
+
+static inline size_t tdd_registry_count(const struct tdd_registry *registry)
+{
+	return tdd_index_count(&registry->index);
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_SEGMENT_H
+#define TDD_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/map.h"
+#include "daemon/process.h"
+#include "daemon/quota.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+#include "proto/mem/memfd.h"
+#include "proto/wire/message.h"
+
+struct tdd_hold;
+struct tdd_publication;
+struct tdd_segment;
+
+/* That a publication refers to a segment; embedded in the publication. */
+struct tdd_segment_use {
+	struct tdd_segment *segment;
+	struct tdd_publication *publication;
+	struct tdd_segment_use *prev, *next; /* segment::uses */
+};
+
+/*
+ * One block of shared memory. It lives while a publication uses it or an allocation holds it; the
+ * last of them frees it by tdd_segment_settle(). Owner, access and seals belong to the segment.
+ */
+struct tdd_segment {
+	uint64_t id;
+	struct tdp_memfd_geometry geometry;
+	int write_fd;
+	int read_fd;
+	uint32_t creator_uid;
+	struct tdd_process *creator;
+	enum tidl_access access; /* 0 until first published */
+	bool is_write_granted;	 /* to another process: seals are final */
+	uint32_t listed_count;	 /* uses by listed publications */
+	uint32_t write_lease_count;
+	struct tdd_segment_use *uses;
+	struct tdd_hold *allocations;
+	struct tdd_charge bytes;
+	struct tdd_charge descriptors;
+	struct tdd_segment **map;
+	UT_hash_handle hh; /* *map, by id */
+};
+
+/* A new memfd of @data_size_bytes, charged to @uid_account, added to @map under @id. Nobody refers
+ * to it yet: give it a hold, or settle it. */
+int tdd_segment_new(struct tdd_segment **map, uint64_t id, uint64_t data_size_bytes,
+		    struct tdd_process *creator, struct tdd_account *uid_account,
+		    struct tdd_segment **ret_segment, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* NULL: no such segment. */
+struct tdd_segment *tdd_segment_find(struct tdd_segment *map, uint64_t id);
+
+/*
+ * Something that referred to the segment has gone: free it when it was the last, else see who pays.
+ * The creator pays while it is listed or an allocation holds it, after that the uid of whoever has
+ * held it longest.
+ */
+void tdd_segment_settle(struct tdd_segment *segment);
+
+/* Let the creator pay again, before it is listed once more. */
+int tdd_segment_reclaim(struct tdd_segment *segment, struct tdd_account *uid_account,
+			struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Make the seals final before another process than the creator's may write: from then on nobody
+ * can turn them against a writer. */
+int tdd_segment_seal_for_write(struct tdd_segment *segment, const struct tdd_process *writer,
+			       struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* For the wire, without what only an inspection tells. */
+struct tdp_segment tdd_segment_view(const struct tdd_segment *segment);
+
+/* The same with seals and inode, asked of the kernel now. */
+int tdd_segment_examine(const struct tdd_segment *segment, struct tdp_segment *ret_view,
+			struct tdp_fault *fault) TDP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server: accepts connections, frees sessions at the end of each turn of the loop, and knows
+ * when to stop.
+ *
+ *	RUNNING --stop, signal, idle--> STOPPING --start lock taken--> STOPPED
+ *
+ * It decides nothing about tensors.
+ */
+#include "daemon/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "daemon/hangup.h"
+#include "daemon/limits.h"
+#include "daemon/log.h"
+#include "daemon/map.h"
+#include "daemon/session.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
+
+static void server_set_state(struct tdd_server *server, enum tdd_server_state state)
+{
+	assert(state > server->state);
+	server->state = state;
+}
+
+/* ---- leaving ---- */
+
+static void server_leave(struct tdd_server *server)
+{
+	server_set_state(server, TDD_SERVER_STOPPED);
+	tdd_loop_stop(server->loop);
+}
+
+/* Take the start lock, or try again in a moment: somebody who starts holds it, finds us alive, and
+ * lets go. */
+static void server_try_leave(struct tdd_server *server)
+{
+	bool has_listener = server->listener.fd >= 0;
+
+	if (server->state != TDD_SERVER_STOPPING)
+		return;
+	server->listener_watch = tdd_watch_free(server->listener_watch);
+	if (!has_listener || tdd_listener_try_close(&server->listener) ||
+	    ++server->exit_tries >= TDD_EXIT_LOCK_TRIES) {
+		server_leave(server);
+		return;
+	}
+	tdd_timer_start(server->exit_timer, TDD_EXIT_LOCK_RETRY_MS);
+}
+
+void tdd_server_stop(struct tdd_server *server)
+{
+	if (server->state != TDD_SERVER_RUNNING)
+		return;
+	server_set_state(server, TDD_SERVER_STOPPING);
+	/* In a turn of its own: this one may be in the middle of a session. */
+	tdd_timer_start(server->exit_timer, 0);
+}
+
+static void server_signalled(void *context)
+{
+	struct tdd_server *server = context;
+
+	tdd_log(TDD_LOG_INFO, "stopping on a signal");
+	tdd_server_stop(server);
+}
+
+static uint64_t server_patience_ms(const struct tdd_server *server)
+{
+	uint64_t idle_ms = server->config.idle_exit_ms;
+	uint64_t empty_ms = server->config.empty_exit_ms;
+
+	if (tdd_registry_count(&server->registry) > 0 || empty_ms == 0)
+		return idle_ms;
+	return idle_ms == 0 || empty_ms < idle_ms ? empty_ms : idle_ms;
+}
+
+/* With no client the time to the end runs; what is published cannot change meanwhile. */
+static void server_follow_idleness(struct tdd_server *server)
+{
+	uint64_t patience_ms = server_patience_ms(server);
+
+	if (server->state != TDD_SERVER_RUNNING)
+		return;
+	if (server->session_count > 0 || patience_ms == 0)
+		tdd_timer_stop(server->exit_timer);
+	else if (!tdd_timer_is_running(server->exit_timer))
+		tdd_timer_start(server->exit_timer, patience_ms);
+}
+
+static void server_exit_timer_fired(void *context)
+{
+	struct tdd_server *server = context;
+
+	if (server->state == TDD_SERVER_RUNNING) {
+		if (server->session_count > 0)
+			return;
+		tdd_log(TDD_LOG_INFO, "stopping, since nobody is connected");
+		server_set_state(server, TDD_SERVER_STOPPING);
+	}
+	server_try_leave(server);
+}
+
+/* ---- sessions ---- */
+
+static void server_end_session(struct tdd_server *server, struct tdd_session *session)
+{
+	DL_DELETE(server->sessions, session);
+	server->session_count--;
+	tdd_session_free(session);
+}
+
+static void server_turn_end(void *context)
+{
+	struct tdd_server *server = context;
+	struct tdd_session *session, *next;
+
+	if (!server->has_closing_session)
+		return;
+	server->has_closing_session = false;
+	DL_FOREACH_SAFE (server->sessions, session, next) {
+		if (session->state == TDD_SESSION_CLOSING)
+			server_end_session(server, session);
+	}
+	server_follow_idleness(server);
+}
+
+/* There is no session that could say it. */
+static void turn_away(struct tdd_server *server, int socket_fd, const struct tdp_fault *reason)
+{
+	struct tdp_message message = {
+		.kind = TDP_MESSAGE_FAILURE,
+		.failure = {.code = reason->code, .message = reason->text},
+	};
+	struct tdp_fault fault;
+	size_t size_bytes;
+
+	/* Best effort: nobody is harmed if it does not get through. */
+	if (tdp_message_pack(&message, server->packed, sizeof(server->packed), &size_bytes,
+			     &fault) == 0)
+		(void)(tdp_packet_send(socket_fd, server->packed, size_bytes, NULL, 0) == 0);
+	tdd_hang_up(socket_fd);
+}
+
+int tdd_server_adopt(struct tdd_server *server, int socket_fd, struct tdp_fault *fault)
+{
+	struct tdd_session *session;
+	int r = tdd_session_new(server, socket_fd, &session, fault);
+
+	if (r < 0) {
+		turn_away(server, socket_fd, fault);
+		return r;
+	}
+	DL_APPEND(server->sessions, session);
+	server->session_count++;
+	server_follow_idleness(server);
+	return 0;
+}
+
+/* ---- queues ---- */
+
+void tdd_server_retry_soon(struct tdd_server *server)
+{
+	if (tdd_timer_is_running(server->retry_timer))
+		return;
+	server->retry_ms = TDD_RETRY_MIN_MS;
+	tdd_timer_start(server->retry_timer, server->retry_ms);
+}
+
+/* The kernel tells nobody that a peer has emptied its queue, hence a timer; it runs only while
+ * something is blocked, and slower the longer nothing moves. */
+static void server_retry(void *context)
+{
+	struct tdd_server *server = context;
+	struct tdd_session *session;
+	bool is_blocked = false;
+	bool has_moved = false;
+
+	DL_FOREACH (server->sessions, session) {
+		uint32_t packet_count = session->outbox.packet_count;
+
+		if (session->outbox.block != TDD_OUTBOX_NEEDS_DRAIN)
+			continue;
+		tdd_session_flush(session);
+		has_moved |= session->outbox.packet_count < packet_count;
+		is_blocked |= session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN;
+	}
+	server->retry_ms = has_moved ? TDD_RETRY_MIN_MS : 2 * server->retry_ms;
+	if (server->retry_ms > TDD_RETRY_MAX_MS)
+		server->retry_ms = TDD_RETRY_MAX_MS;
+	if (is_blocked)
+		tdd_timer_start(server->retry_timer, server->retry_ms);
+}
+
+/* ---- accepting ---- */
+
+static void server_pause_accepting(struct tdd_server *server, int error)
+{
+	if (error == -EAGAIN || error == -ECONNABORTED || error == -EINTR)
+		return;
+	/* Out of descriptors or memory: the connection stays in the queue, and a level-triggered
+	 * watch would spin. */
+	tdd_log(TDD_LOG_WARNING, "cannot accept connections now (errno %d)", -error);
+	if (tdd_watch_set(server->listener_watch, 0) == 0)
+		tdd_timer_start(server->accept_pause, TDD_ACCEPT_PAUSE_MS);
+}
+
+static void server_accept_again(void *context)
+{
+	struct tdd_server *server = context;
+
+	if (server->listener_watch && tdd_watch_set(server->listener_watch, TDD_WATCH_READABLE) < 0)
+		tdd_timer_start(server->accept_pause, TDD_ACCEPT_PAUSE_MS);
+}
+
+static void server_accept(void *context, int events)
+{
+	struct tdd_server *server = context;
+
+	(void)events;
+	for (int i = 0; i < TDD_ACCEPTS_PER_TURN; i++) {
+		struct tdp_fault fault;
+		int fd = tdd_listener_accept(&server->listener);
+
+		if (fd < 0) {
+			server_pause_accepting(server, fd);
+			return;
+		}
+		(void)tdd_server_adopt(server, fd, &fault);
+	}
+}
+
+int tdd_server_listen(struct tdd_server *server, const struct tdd_listener *listener,
+		      struct tdp_fault *fault)
+{
+	int r = tdd_watch_new(server->loop, listener->fd, server_accept, server,
+			      &server->listener_watch, fault);
+
+	if (r < 0)
+		return r;
+	if (tdd_watch_set(server->listener_watch, TDD_WATCH_READABLE) < 0) {
+		server->listener_watch = tdd_watch_free(server->listener_watch);
+		return tdp_fault_code(fault, TIDL_ERR_SYSTEM);
+	}
+	server->listener = *listener;
+	server_follow_idleness(server);
+	return 0;
+}
+
+int tdd_server_watch_signals(struct tdd_server *server, struct tdp_fault *fault)
+{
+	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(numbers); i++) {
+		int r = tdd_signal_new(server->loop, numbers[i], server_signalled, server,
+				       &server->signals[i], fault);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- life ---- */
+
+static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
+{
+	int r = tdd_loop_new(&server->loop, fault);
+
+	if (r < 0)
+		return r;
+	tdd_loop_set_turn_end(server->loop, server_turn_end, server);
+	r = tdd_timer_new(server->loop, server_accept_again, server, &server->accept_pause, fault);
+	if (r == 0)
+		r = tdd_timer_new(server->loop, server_exit_timer_fired, server,
+				  &server->exit_timer, fault);
+	if (r == 0)
+		r = tdd_timer_new(server->loop, server_retry, server, &server->retry_timer, fault);
+	return r;
+}
+
+int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **ret_server,
+		   struct tdp_fault *fault)
+{
+	struct tdd_server *server = calloc(1, sizeof(*server));
+	int r;
+
+	if (!server)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	server->config = *config;
+	server->uid = geteuid();
+	server->epoch = 1;
+	server->listener.fd = -1;
+	tdd_registry_init(&server->registry);
+	tdd_quota_init(&server->quota, config->quota_total_bytes, config->quota_uid_bytes,
+		       config->descriptor_limit - TDD_DESCRIPTORS_RESERVED);
+	/* One uid cannot take all, unless there is only one. */
+	if (!config->is_private)
+		server->quota.limits[TDD_ACCOUNT_UID][TDD_QUOTA_DESCRIPTORS] =
+			server->quota.limits[TDD_ACCOUNT_BROKER][TDD_QUOTA_DESCRIPTORS] / 2;
+	tdd_flight_init(&server->flight, config->descriptor_limit / TDD_FLIGHT_SHARE);
+	if (getrandom(server->id, sizeof(server->id), 0) != (ssize_t)sizeof(server->id) ||
+	    tdd_map_seed() < 0)
+		r = tdp_fault_set(fault, TIDL_ERR_SYSTEM, "the system gives no random numbers");
+	else
+		r = server_init_loop(server, fault);
+	if (r < 0) {
+		tdd_server_free(server);
+		return r;
+	}
+	*ret_server = server;
+	return 0;
+}
+
+void tdd_server_run(struct tdd_server *server)
+{
+	tdd_loop_run(server->loop);
+}
+
+struct tdd_server *tdd_server_free(struct tdd_server *server)
+{
+	if (!server)
+		return NULL;
+	while (server->sessions)
+		server_end_session(server, server->sessions);
+	tdd_registry_deinit(&server->registry);
+	tdd_quota_deinit(&server->quota);
+	tdd_watch_free(server->listener_watch);
+	tdd_listener_deinit(&server->listener);
+	tdd_timer_free(server->accept_pause);
+	tdd_timer_free(server->exit_timer);
+	tdd_timer_free(server->retry_timer);
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(server->signals); i++)
+		tdd_signal_free(server->signals[i]);
+	tdd_loop_free(server->loop);
+	free(server);
+	return NULL;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions. Owned by the server. This is where a client's misbehaviour and every error on its
+ * behalf end: whatever happens here closes this session and touches no other. A session that is to
+ * end is only marked, and freed at the end of the loop's turn, so that nobody up the stack is left
+ * with a dangling pointer.
+ *
+ *	CONNECTED --HELLO--> READY
+ *	    |                  |
+ *	    +----> CLOSING <---+     protocol broken, hang-up, process dead, queue full
+ *
+ * What messages mean is the handlers' business.
+ */
+#include "daemon/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "daemon/dispatch.h"
+#include "daemon/disposal.h"
+#include "daemon/hangup.h"
+#include "daemon/limits.h"
+#include "daemon/log.h"
+#include "daemon/peer.h"
+#include "daemon/server.h"
+#include "proto/base/fd.h"
+#include "proto/wire/packet.h"
+
+enum { DESCRIPTORS_PER_SESSION = 2 };
+
+static const char *const state_names[TDD_SESSION_STATE_COUNT] = {
+	[TDD_SESSION_CONNECTED] = "connected",
+	[TDD_SESSION_READY] = "ready",
+	[TDD_SESSION_CLOSING] = "closing",
+};
+
+const char *tdd_session_state_name(enum tdd_session_state state)
+{
+	return state_names[state];
+}
+
+static void session_set_state(struct tdd_session *session, enum tdd_session_state state)
+{
+	/* Forward only. */
+	assert(state > session->state);
+	tdd_log(TDD_LOG_DEBUG, "client pid %" PRId64 ": %s -> %s", session->holder.process->pid,
+		state_names[session->state], state_names[state]);
+	session->state = state;
+}
+
+void tdd_session_set_ready(struct tdd_session *session)
+{
+	session_set_state(session, TDD_SESSION_READY);
+}
+
+void tdd_session_close(struct tdd_session *session)
+{
+	if (session->state == TDD_SESSION_CLOSING)
+		return;
+	session_set_state(session, TDD_SESSION_CLOSING);
+	session->server->has_closing_session = true;
+}
+
+/* Watch for what the outbox needs. */
+static void session_follow_outbox(struct tdd_session *session)
+{
+	int events = TDD_WATCH_READABLE;
+
+	if (session->state == TDD_SESSION_CLOSING)
+		return;
+	if (session->outbox.block == TDD_OUTBOX_NEEDS_ROOM)
+		events |= TDD_WATCH_WRITABLE;
+	if (session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN)
+		tdd_server_retry_soon(session->server);
+	if (events == session->watched_events)
+		return;
+	if (tdd_watch_set(session->socket_watch, events) < 0)
+		tdd_session_close(session);
+	session->watched_events = events;
+}
+
+void tdd_session_flush(struct tdd_session *session)
+{
+	if (session->state == TDD_SESSION_CLOSING || tdd_outbox_is_empty(&session->outbox))
+		return;
+	if (tdd_outbox_flush(&session->outbox) < 0)
+		tdd_session_close(session);
+	session_follow_outbox(session);
+}
+
+static void session_drop_slow(struct tdd_session *session, int code)
+{
+	const struct tdd_holder *holder = &session->holder;
+
+	if (code != TIDL_ERR_CLOSED)
+		tdd_log_peer(holder->subject.uid, holder->process->pid,
+			     "dropped: its unread replies cannot be queued (%s)",
+			     tdp_error_name(code));
+	tdd_session_close(session);
+}
+
+int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,
+			  const int *fds, uint32_t fd_count)
+{
+	struct tdd_server *server = session->server;
+	struct tdp_message counted = *message;
+	struct tdp_fault fault;
+	size_t size_bytes;
+	int r;
+
+	if (session->state == TDD_SESSION_CLOSING)
+		return 0;
+	counted.fd_count = fd_count;
+	r = tdp_message_pack(&counted, server->packed, sizeof(server->packed), &size_bytes, &fault);
+	if (r == TIDL_ERR_LIMIT)
+		return r;
+	if (r == 0)
+		r = tdd_outbox_send(&session->outbox, server->packed, size_bytes, fds, fd_count);
+	if (r < 0)
+		session_drop_slow(session, r);
+	session_follow_outbox(session);
+	return 0;
+}
+
+void tdd_session_reply(struct tdd_session *session, const struct tdp_message *message,
+		       const int *fds, uint32_t fd_count)
+{
+	if (tdd_session_try_reply(session, message, fds, fd_count) < 0) {
+		tdd_log(TDD_LOG_ERROR, "a %s reply is too large for a packet",
+			tdp_message_name(message->kind));
+		tdd_session_close(session);
+	}
+}
+
+void tdd_session_reply_done(struct tdd_session *session, uint64_t request_id)
+{
+	struct tdp_message message = {.kind = TDP_MESSAGE_DONE, .request_id = request_id};
+
+	tdd_session_reply(session, &message, NULL, 0);
+}
+
+void tdd_session_reply_failure(struct tdd_session *session, uint64_t request_id,
+			       const struct tdp_fault *fault)
+{
+	struct tdp_message message = {
+		.kind = TDP_MESSAGE_FAILURE,
+		.request_id = request_id,
+		.failure = {.code = fault->code, .message = fault->text},
+	};
+
+	tdd_session_reply(session, &message, NULL, 0);
+}
+
+void tdd_session_end(struct tdd_session *session, uint64_t request_id,
+		     const struct tdp_fault *fault)
+{
+	const struct tdd_holder *holder = &session->holder;
+	char quoted[TDD_LOG_QUOTE_SIZE];
+
+	if (session->state == TDD_SESSION_CLOSING)
+		return;
+	tdd_log_peer(holder->subject.uid, holder->process->pid, "%s ended: %s %s",
+		     state_names[session->state], tdp_error_name(fault->code),
+		     tdd_log_quote(fault->text, quoted));
+	tdd_session_reply_failure(session, request_id, fault);
+	tdd_session_close(session);
+}
+
+/* @receive_error: 0 when the packet itself is fine. */
+static void session_refuse_packet(struct tdd_session *session, int receive_error)
+{
+	struct tdp_fault fault;
+
+	switch (receive_error) {
+	case 0:
+		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
+			      "descriptors came with a message that may not carry any: send none");
+		break;
+	case -EMSGSIZE:
+		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
+			      "a packet was larger than %d bytes: send smaller ones",
+			      TDP_PACKET_MAX_BYTES);
+		break;
+	case -EMFILE:
+		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
+			      "descriptors were sent and did not all arrive: send none");
+		break;
+	default:
+		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
+			      "a packet carried ancillary data other than descriptors");
+		break;
+	}
+	tdd_session_end(session, 0, &fault);
+}
+
+/* One packet a turn: the watch is level-triggered, so what is left wakes the loop again, after the
+ * other sessions had their turn. */
+static void session_receive(struct tdd_session *session)
+{
+	struct tdd_server *server = session->server;
+	struct tdp_fdset fds;
+	bool has_fds;
+	size_t size_bytes = 0;
+	int r = tdp_packet_receive(session->socket_fd, server->received, &fds, &size_bytes);
+
+	/* Clients have none to send, so what came is suspect, whatever came with it. */
+	has_fds = fds.count > 0;
+	tdd_disposal_take(session->holder.subject.uid, &fds);
+	if (r == -EAGAIN)
+		return;
+	if (has_fds || r == -EMSGSIZE || r == -EMFILE || r == -EPROTO) {
+		session_refuse_packet(session, r);
+		return;
+	}
+	if (r < 0) {
+		tdd_session_close(session);
+		return;
+	}
+	tdd_session_flush(session);
+	if (session->state != TDD_SESSION_CLOSING)
+		tdd_dispatch_packet(session, server->received, size_bytes);
+}
+
+static void session_socket_ready(void *context, int events)
+{
+	struct tdd_session *session = context;
+
+	if (events & TDD_WATCH_WRITABLE)
+		tdd_session_flush(session);
+	if (session->state != TDD_SESSION_CLOSING && events & TDD_WATCH_READABLE)
+		session_receive(session);
+}
+
+/* The process has ended, whoever else may still have its socket open. */
+static void session_process_ended(void *context, int events)
+{
+	(void)events;
+	tdd_session_close(context);
+}
+
+static int session_init_holder(struct tdd_session *session, struct tdd_peer *peer,
+			       struct tdp_fault *fault)
+{
+	struct tdd_server *server = session->server;
+	struct tdd_account *account = tdd_quota_ref_uid(&server->quota, peer->uid);
+	struct tdd_process *process = tdd_process_new(peer->uid, peer->gid, peer->pid);
+	struct tdd_subject subject;
+
+	if (!account || !process) {
+		tdd_account_unref(account);
+		tdd_process_unref(process);
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	}
+	tdd_subject_init(&subject, peer->uid, peer->gid, peer->groups, peer->group_count,
+			 server->config.admin_gid);
+	peer->groups = NULL;
+	tdd_holder_init(&session->holder, &subject, process, account);
+	if (peer->uid == server->config.overflow_uid)
+		session->refusal = TIDL_ERR_PEER_REFUSED;
+	return 0;
+}
+
+static int session_charge(struct tdd_session *session, struct tdp_fault *fault)
+{
+	struct tdd_account *account = &session->holder.account;
+	int r = tdd_charge_init(&session->count, account, TDD_QUOTA_SESSIONS, 1, fault);
+
+	if (r < 0)
+		return r;
+	r = tdd_charge_init(&session->descriptors, account, TDD_QUOTA_DESCRIPTORS,
+			    DESCRIPTORS_PER_SESSION, fault);
+	if (r < 0)
+		return r;
+	if (tdd_disposal_pending(account->uid) < TDD_SUSPECTS_PER_UID)
+		return 0;
+	return tdp_fault_set(fault, TIDL_ERR_LIMIT,
+			     "descriptors that uid %" PRIu32
+			     " sent cannot be closed: end what makes them hang first",
+			     account->uid);
+}
+
+static int session_watch(struct tdd_session *session, struct tdp_fault *fault)
+{
+	struct tdd_loop *loop = session->server->loop;
+	int r = tdd_watch_new(loop, session->socket_fd, session_socket_ready, session,
+			      &session->socket_watch, fault);
+
+	if (r < 0)
+		return r;
+	session->watched_events = TDD_WATCH_READABLE;
+	if (tdd_watch_set(session->socket_watch, session->watched_events) < 0)
+		return tdp_fault_code(fault, TIDL_ERR_SYSTEM);
+	if (session->pidfd < 0)
+		return 0;
+	r = tdd_watch_new(loop, session->pidfd, session_process_ended, session,
+			  &session->pidfd_watch, fault);
+	if (r < 0)
+		return r;
+	if (tdd_watch_set(session->pidfd_watch, TDD_WATCH_READABLE) < 0)
+		return tdp_fault_code(fault, TIDL_ERR_SYSTEM);
+	return 0;
+}
+
+static struct tdd_session *session_release(struct tdd_session *session)
+{
+	tdd_watch_free(session->socket_watch);
+	tdd_watch_free(session->pidfd_watch);
+	tdp_fd_close(session->pidfd);
+	tdd_outbox_deinit(&session->outbox);
+	tdd_charge_deinit(&session->count);
+	tdd_charge_deinit(&session->descriptors);
+	tdd_holder_deinit(&session->holder);
+	free(session);
+	return NULL;
+}
+
+int tdd_session_new(struct tdd_server *server, int socket_fd, struct tdd_session **ret_session,
+		    struct tdp_fault *fault)
+{
+	struct tdd_session *session = calloc(1, sizeof(*session));
+	struct tdd_peer peer;
+	int r;
+
+	if (!session)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	session->server = server;
+	session->socket_fd = socket_fd;
+	r = tdd_peer_identify(socket_fd, &peer, fault);
+	if (r < 0) {
+		free(session);
+		return r;
+	}
+	r = session_init_holder(session, &peer, fault);
+	session->pidfd = tdp_fd_steal(&peer.pidfd);
+	if (r < 0) {
+		tdp_fd_close(session->pidfd);
+		free(session);
+		tdd_peer_deinit(&peer);
+		return r;
+	}
+	tdd_outbox_init(&session->outbox, socket_fd, &session->holder.account, &server->flight);
+	r = session_charge(session, fault);
+	if (r == 0)
+		r = session_watch(session, fault);
+	if (r < 0) {
+		session_release(session);
+		return r;
+	}
+	*ret_session = session;
+	return 0;
+}
+
+struct tdd_session *tdd_session_free(struct tdd_session *session)
+{
+	struct tdd_server *server;
+	int socket_fd;
+
+	if (!session)
+		return NULL;
+	server = session->server;
+	socket_fd = session->socket_fd;
+	session->holder.process->is_connected = false;
+	tdd_holder_drop_all(&session->holder, &server->registry);
+	/* What does not go now never will. */
+	(void)(tdd_outbox_flush(&session->outbox) == 0);
+	session_release(session);
+	tdd_hang_up(socket_fd);
+	return NULL;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_SESSION_H
+#define TDD_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/holder.h"
+#include "daemon/loop.h"
+#include "daemon/outbox.h"
+#include "daemon/quota.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+#include "proto/wire/message.h"
+
+struct tdd_server;
+
+enum tdd_session_state {
+	TDD_SESSION_CONNECTED, /* its first message must be HELLO */
+	TDD_SESSION_READY,
+	TDD_SESSION_CLOSING, /* ends with this turn of the loop; nothing is received or sent */
+	TDD_SESSION_STATE_COUNT
+};
+
+/* One connected client. */
+struct tdd_session {
+	struct tdd_server *server;
+	enum tdd_session_state state;
+	int refusal; /* TIDL_ERR_*: what its first message is answered with; 0: served */
+	int socket_fd;
+	int pidfd; /* -1: not watched */
+	int watched_events;
+	struct tdd_watch *socket_watch;
+	struct tdd_watch *pidfd_watch;
+	struct tdd_outbox outbox;
+	struct tdd_holder holder;
+	struct tdd_charge count;
+	struct tdd_charge descriptors;
+	struct tdd_session *prev, *next; /* server::sessions */
+};
+
+/* Takes the socket over, on success only. */
+int tdd_session_new(struct tdd_server *server, int socket_fd, struct tdd_session **ret_session,
+		    struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Drops all that the client had, flushes what its socket takes, and closes. Returns NULL. */
+struct tdd_session *tdd_session_free(struct tdd_session *session);
+
+const char *tdd_session_state_name(enum tdd_session_state state);
+
+/* HELLO was accepted. */
+void tdd_session_set_ready(struct tdd_session *session);
+
+/* Answer a request. Descriptors stay the caller's. A client that cannot be answered is closed. */
+void tdd_session_reply(struct tdd_session *session, const struct tdp_message *message,
+		       const int *fds, uint32_t fd_count);
+/* The same, but tells when the message is too large for a packet (TIDL_ERR_LIMIT). */
+int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,
+			  const int *fds, uint32_t fd_count) TDP_MUST_CHECK;
+void tdd_session_reply_done(struct tdd_session *session, uint64_t request_id);
+void tdd_session_reply_failure(struct tdd_session *session, uint64_t request_id,
+			       const struct tdp_fault *fault);
+
+/* The client broke the protocol or cannot be served: log, answer, close. @request_id may be 0. */
+void tdd_session_end(struct tdd_session *session, uint64_t request_id,
+		     const struct tdp_fault *fault);
+
+/* Close without a word. */
+void tdd_session_close(struct tdd_session *session);
+
+/* Try again to send what is queued. */
+void tdd_session_flush(struct tdd_session *session);
+
+#endif

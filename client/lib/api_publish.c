@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions around names: check arguments, call inward, keep the sentence of a refusal. */
+#include "include/tidl/publish.h"
+
+#include <string.h>
+
+#include <dlpack/dlpack.h>
+
+#include "client/lib/call.h"
+#include "client/lib/deadline.h"
+#include "client/lib/import.h"
+#include "client/lib/owner.h"
+#include "client/lib/publish.h"
+#include "client/lib/report.h"
+#include "proto/tensor/dtype.h"
+
+static int publish_check_arguments(const struct tidl_client *client, const char *name,
+				   const void *managed, const struct tidl_publication *publication,
+				   struct tdp_fault *fault)
+{
+	if (client == NULL)
+		return tdc_refuse_null("client", fault);
+	if (name == NULL)
+		return tdc_refuse_null("name", fault);
+	if (managed == NULL)
+		return tdc_refuse_null("managed", fault);
+	if (publication != NULL && publication->size < sizeof(publication->size))
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "the publication has no valid `size`: set it to the size of "
+				     "its struct");
+	return 0;
+}
+
+/* As much as the caller's version of the struct has room for. */
+static void publication_hand_out(struct tidl_publication *publication,
+				 struct tidl_publication *ret_publication)
+{
+	size_t size_bytes;
+
+	if (ret_publication == NULL)
+		return;
+	size_bytes = ret_publication->size;
+	publication->size = size_bytes;
+	memcpy(ret_publication, publication,
+	       size_bytes < sizeof(*publication) ? size_bytes : sizeof(*publication));
+}
+
+static int publish_import(struct tidl_client *client, const char *text,
+			  const struct tdc_import *import,
+			  const struct tidl_publish_options *options,
+			  struct tidl_publication *ret_publication, struct tdp_fault *fault)
+{
+	struct tidl_publish_options complete = {.size = sizeof(complete)};
+	struct tidl_publication publication;
+	struct tdc_name name;
+	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
+
+	if (r == 0)
+		r = tdc_publish_options_check(&complete, fault);
+	if (r == 0)
+		r = tdc_name_parse(text, &name, fault);
+	if (r == 0)
+		r = tdc_publish(client, &name, import, &complete, &publication, fault);
+	if (r == 0)
+		publication_hand_out(&publication, ret_publication);
+	return r;
+}
+
+int tidl_publish(struct tidl_client *client, const char *name,
+		 struct DLManagedTensorVersioned *managed,
+		 const struct tidl_publish_options *options,
+		 struct tidl_publication *ret_publication)
+{
+	struct tdp_fault fault = {.code = 0};
+	struct tdc_import import;
+	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
+
+	if (r == 0)
+		r = tdc_import(managed, &import, &fault);
+	if (r == 0)
+		r = publish_import(client, name, &import, options, ret_publication, &fault);
+	/* The broker holds the memory now, or a copy of it. */
+	if (r == 0 && managed->deleter != NULL)
+		managed->deleter(managed);
+	return tdc_report(r, &fault);
+}
+
+int tidl_publish_legacy(struct tidl_client *client, const char *name,
+			struct DLManagedTensor *managed, const struct tidl_publish_options *options,
+			struct tidl_publication *ret_publication)
+{
+	struct tdp_fault fault = {.code = 0};
+	struct tdc_import import;
+	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
+
+	if (r == 0)
+		r = tdc_import_legacy(managed, &import, &fault);
+	if (r == 0)
+		r = publish_import(client, name, &import, options, ret_publication, &fault);
+	if (r == 0 && managed->deleter != NULL)
+		managed->deleter(managed);
+	return tdc_report(r, &fault);
+}
+
+static int name_remove(struct tidl_client *client, const char *text, struct tdp_fault *fault)
+{
+	struct tdp_message request = {.kind = TDP_MESSAGE_REMOVE};
+	tdc_auto_reply *reply = NULL;
+	struct tdc_name name;
+	int r = tdc_name_parse(text, &name, fault);
+
+	if (r < 0)
+		return r;
+	request.remove = (struct tdp_remove){
+		.name = name.path,
+		.has_owner = name.has_owner,
+		.owner_uid = name.owner_uid,
+	};
+	return tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_DONE, &reply, fault);
+}
+
+int tidl_remove(struct tidl_client *client, const char *name)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (name == NULL)
+		r = tdc_refuse_null("name", &fault);
+	else
+		r = name_remove(client, name, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_dtype_parse(const char *text, struct tidl_dtype *ret_dtype)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (text == NULL || ret_dtype == NULL)
+		return tdc_report(tdc_refuse_null(text ? "ret_dtype" : "text", &fault), &fault);
+	r = tdp_dtype_parse(text, ret_dtype);
+	if (r < 0)
+		r = tdp_fault_set(&fault, r,
+				  "'%s' is not a data type: use a word such as float32, int64, "
+				  "bfloat16 or bool",
+				  text);
+	return tdc_report(r, &fault);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions of tensors: check arguments, call inward, keep the sentence of a refusal.
+ * References are in tensor.c. */
+#include "include/tidl/tensor.h"
+
+#include "client/lib/attach.h"
+#include "client/lib/empty.h"
+#include "client/lib/export.h"
+#include "client/lib/report.h"
+#include "client/lib/tensor.h"
+
+int tidl_empty(struct tidl_client *client, uint32_t ndim, const int64_t *shape,
+	       struct tidl_dtype dtype, struct tidl_tensor **ret_tensor)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (shape == NULL && ndim > 0)
+		r = tdc_refuse_null("shape", &fault);
+	else if (ret_tensor == NULL)
+		r = tdc_refuse_null("ret_tensor", &fault);
+	else
+		r = tdc_empty(client, ndim, shape, dtype, ret_tensor, &fault);
+	return tdc_report(r, &fault);
+}
+
+static int tensor_get(struct tidl_client *client, const char *text,
+		      const struct tidl_get_options *options, struct tidl_tensor **ret_tensor,
+		      struct tdp_fault *fault)
+{
+	struct tidl_get_options complete = {.size = sizeof(complete)};
+	struct tdc_attach_request request;
+	struct tdc_name name;
+	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
+
+	if (r < 0)
+		return r;
+	request = (struct tdc_attach_request){
+		.name = &name,
+		.attach = complete.attach ? complete.attach : TIDL_ATTACH_READ,
+		.timeout_ms = complete.timeout_ms,
+		.generation = complete.generation,
+	};
+	if (request.attach < TIDL_ATTACH_READ || request.attach > TIDL_ATTACH_COPY_ON_WRITE)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "there is no such way to attach: use one of enum "
+				     "tidl_attach");
+	r = tdc_name_parse(text, &name, fault);
+	return r < 0 ? r : tdc_attach(client, &request, ret_tensor, fault);
+}
+
+int tidl_get(struct tidl_client *client, const char *name, const struct tidl_get_options *options,
+	     struct tidl_tensor **ret_tensor)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (name == NULL)
+		r = tdc_refuse_null("name", &fault);
+	else if (ret_tensor == NULL)
+		r = tdc_refuse_null("ret_tensor", &fault);
+	else
+		r = tensor_get(client, name, options, ret_tensor, &fault);
+	return tdc_report(r, &fault);
+}
+
+uint32_t tidl_tensor_ndim(const struct tidl_tensor *tensor)
+{
+	return tensor->ndim;
+}
+
+const int64_t *tidl_tensor_shape(const struct tidl_tensor *tensor)
+{
+	return tensor->shape;
+}
+
+const int64_t *tidl_tensor_strides(const struct tidl_tensor *tensor)
+{
+	return tensor->strides;
+}
+
+struct tidl_dtype tidl_tensor_dtype(const struct tidl_tensor *tensor)
+{
+	return tensor->dtype;
+}
+
+void *tidl_tensor_data(const struct tidl_tensor *tensor)
+{
+	return tensor->data;
+}
+
+uint64_t tidl_tensor_nbytes(const struct tidl_tensor *tensor)
+{
+	return tensor->nbytes;
+}
+
+int tidl_tensor_is_readonly(const struct tidl_tensor *tensor)
+{
+	return tensor->attach == TIDL_ATTACH_READ;
+}
+
+enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor)
+{
+	return tensor->attach;
+}
+
+enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor)
+{
+	return tensor->access;
+}
+
+uint64_t tidl_tensor_generation(const struct tidl_tensor *tensor)
+{
+	return tensor->generation;
+}
+
+const char *tidl_tensor_name(const struct tidl_tensor *tensor)
+{
+	return tensor->name;
+}
+
+const char *tidl_tensor_metadata(const struct tidl_tensor *tensor)
+{
+	return tensor->metadata;
+}
+
+uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor)
+{
+	return tensor->owner_uid;
+}
+
+int tidl_tensor_export(struct tidl_tensor *tensor, struct DLManagedTensorVersioned **ret_managed)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (tensor == NULL)
+		r = tdc_refuse_null("tensor", &fault);
+	else if (ret_managed == NULL)
+		r = tdc_refuse_null("ret_managed", &fault);
+	else
+		r = tdc_export(tensor, ret_managed, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_tensor_export_legacy(struct tidl_tensor *tensor, uint32_t flags,
+			      struct DLManagedTensor **ret_managed)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (tensor == NULL)
+		r = tdc_refuse_null("tensor", &fault);
+	else if (ret_managed == NULL)
+		r = tdc_refuse_null("ret_managed", &fault);
+	else if ((flags & ~TIDL_EXPORT_ALLOW_READONLY) != 0)
+		r = tdp_fault_set(&fault, TIDL_ERR_INVALID_ARGUMENT,
+				  "`flags` has bits that mean nothing: use TIDL_EXPORT_* only");
+	else
+		r = tdc_export_legacy(tensor, flags, ret_managed, &fault);
+	return tdc_report(r, &fault);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDC_ATTACH_H
+#define TDC_ATTACH_H
+
+#include <stdint.h>
+
+#include "client/lib/owner.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+struct tdc_attach_request {
+	const struct tdc_name *name;
+	enum tidl_attach attach;
+	int64_t timeout_ms;  /* 0: does not wait; negative: for ever */
+	uint64_t generation; /* 0: the current one */
+};
+
+/* Attach a published tensor; the request is checked. One reference. */
+int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *request,
+	       struct tidl_tensor **ret_tensor, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One request and its answer, for any number of threads at once. No thread of the library's own:
+ * whoever waits first watches the socket for all (see waiters.c). The lock is held while sending
+ * and receiving, which never block, and not while polling or in the interrupt handler.
+ *
+ *   send -> wait -> answer
+ *             |  deadline or signal: CANCEL -> wait a little -> answer, or given up for good
+ */
+#include "client/lib/call.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "client/lib/client.h"
+#include "client/lib/deadline.h"
+#include "client/lib/receive.h"
+#include "client/lib/stdio_guard.h"
+#include "client/lib/waiters.h"
+#include "proto/base/fd.h"
+#include "proto/wire/packet.h"
+
+/* How long a broker may take to answer a request that was given up, before its answer is left to
+ * whoever receives it. Ends calls to a broker that is stopped. */
+enum { GIVE_UP_GRACE_MS = 2000 };
+
+bool tdc_call_is_interrupted(struct tidl_client *client)
+{
+	return client->interrupt_handler != NULL &&
+	       client->interrupt_handler(client->interrupt_context) != 0;
+}
+
+static int given_up_report(int code, struct tdp_fault *fault)
+{
+	return tdp_fault_code(fault, code);
+}
+
+static void call_send(struct tidl_client *client, struct tdc_call *call,
+		      struct tdp_message *request)
+{
+	size_t size_bytes;
+	int r;
+
+	tdc_outbound_flush(client);
+	request->request_id = call->request_id;
+	r = tdp_message_pack(request, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
+			     call->fault);
+	if (r < 0) {
+		tdc_waiters_end(call, r);
+		return;
+	}
+	r = tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0);
+	if (r == -EAGAIN)
+		return;
+	/* Whoever receives finds out that the peer is gone, after its last words. */
+	if (r == 0 || r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
+		call->is_sent = true;
+	else
+		tdc_waiters_end(call, tdp_fault_errno(call->fault, -r,
+						      "the request to %s could not be sent",
+						      client->link.address));
+}
+
+/* Best effort: a cancel that is lost only means that the answer comes later, to nobody. */
+static void call_send_cancel(struct tidl_client *client, const struct tdc_call *call)
+{
+	struct tdp_message message = {
+		.kind = TDP_MESSAGE_CANCEL,
+		.cancel = {.request_id = call->request_id},
+	};
+	struct tdp_fault unused;
+	size_t size_bytes;
+
+	if (tdp_message_pack(&message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes, &unused) <
+	    0)
+		return;
+	if (tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0) < 0)
+		return;
+}
+
+/* The answer, when it comes, is nobody's. */
+static void call_orphan(struct tidl_client *client, struct tdc_call *call, int result)
+{
+	if (call->is_sent)
+		client->orphan_count++;
+	tdc_waiters_end(call, result);
+}
+
+/* The caller wants no more, because of @code. */
+static void call_give_up(struct tidl_client *client, struct tdc_call *call, int code)
+{
+	if (!call->is_sent || call->given_up != 0) {
+		int reason = call->given_up != 0 ? call->given_up : code;
+
+		call_orphan(client, call, given_up_report(reason, call->fault));
+		return;
+	}
+	call->given_up = code;
+	call->deadline = tdc_deadline_after(GIVE_UP_GRACE_MS);
+	if (call->is_wait)
+		call_send_cancel(client, call);
+}
+
+/* A signal ran while polling. The handler may do anything, even call the same client, so this
+ * call must not lead meanwhile. Locked on entry and exit. */
+static void call_interrupted(struct tidl_client *client, struct tdc_call *call)
+{
+	bool is_stopped;
+
+	if (client->interrupt_handler == NULL)
+		return;
+	tdc_waiters_resign(client, call);
+	tdc_client_unlock(client);
+	is_stopped = tdc_call_is_interrupted(client);
+	tdc_client_lock(client);
+	if (is_stopped && !call->is_done)
+		call_give_up(client, call, TIDL_ERR_INTERRUPTED);
+}
+
+/* Lead when nobody does, else get an eventfd to follow with. */
+static int call_take_role(struct tidl_client *client, struct tdc_call *call)
+{
+	if (client->leader == NULL)
+		client->leader = call;
+	if (client->leader == call || call->wake_fd >= 0)
+		return 0;
+	call->wake_fd = tdc_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (call->wake_fd < 0)
+		return tdp_fault_errno(call->fault, errno,
+				       "a call beside others needs one descriptor to wait with");
+	return 0;
+}
+
+static nfds_t call_fill_poll(const struct tidl_client *client, const struct tdc_call *call,
+			     struct pollfd *fds)
+{
+	const short writable = call->is_sent ? 0 : POLLOUT;
+
+	if (client->leader == call) {
+		fds[0] = (struct pollfd){.fd = client->link.fd, .events = POLLIN | writable};
+		return 1;
+	}
+	fds[0] = (struct pollfd){.fd = call->wake_fd, .events = POLLIN};
+	fds[1] = (struct pollfd){.fd = client->link.fd, .events = writable};
+	return call->is_sent ? 1 : 2;
+}
+
+/* Poll once and handle what happened. Locked on entry and exit. */
+static void call_wait(struct tidl_client *client, struct tdc_call *call)
+{
+	struct pollfd fds[2];
+	nfds_t fd_count;
+	eventfd_t wakes;
+	int r = call_take_role(client, call);
+	int error;
+
+	if (r < 0) {
+		call_orphan(client, call, r);
+		return;
+	}
+	fd_count = call_fill_poll(client, call, fds);
+	tdc_client_unlock(client);
+	r = poll(fds, fd_count, tdc_deadline_poll_ms(call->deadline));
+	error = errno;
+	tdc_client_lock(client);
+	if (call->is_done)
+		return;
+	if (r < 0 && error == EINTR) {
+		call_interrupted(client, call);
+	} else if (r < 0) {
+		call_orphan(client, call, tdp_fault_errno(call->fault, error, "poll() failed"));
+	} else if (r == 0) {
+		call_give_up(client, call, TIDL_ERR_TIMEOUT);
+	} else if (client->leader != call) {
+		(void)eventfd_read(call->wake_fd, &wakes);
+	} else if ((fds[0].revents & ~POLLOUT) != 0 &&
+		   tdc_receive(client, &call->reply) == TDC_RECEIVE_HANDLED && !call->is_done) {
+		/* Another call's empty reply, or an orphan's full one. */
+		tdc_client_unlock(client);
+		tdc_reply_reset(call->reply);
+		tdc_client_lock(client);
+	}
+}
+
+/* Send and wait, until the call is done. Locked on entry and exit. */
+static void call_run(struct tidl_client *client, struct tdc_call *call, struct tdp_message *request)
+{
+	call->request_id = client->next_request_id++;
+	tdc_waiters_link(client, call);
+	while (!call->is_done) {
+		if (!call->is_sent)
+			call_send(client, call, request);
+		if (!call->is_done)
+			call_wait(client, call);
+	}
+	tdc_waiters_unlink(client, call);
+}
+
+/* An answer that is not handed on. Only one of the wrong kind breaks the connection. */
+static void reply_refuse(struct tidl_client *client, const struct tdc_reply *reply,
+			 const struct tdp_fault *broken)
+{
+	tdc_client_lock(client);
+	if (broken == NULL)
+		tdc_reply_give_back(client, reply);
+	else if (client->state == TDC_CLIENT_STATE_OPEN && client->era == reply->era)
+		tdc_client_break(client, broken);
+	tdc_client_unlock(client);
+}
+
+/* What the answer means for the caller. No lock held. */
+static int call_conclude(struct tidl_client *client, const struct tdc_call *call,
+			 enum tdp_message_kind expected)
+{
+	const struct tdp_message *message = &call->reply->message;
+
+	if (message->kind == TDP_MESSAGE_FAILURE) {
+		if (call->given_up == TIDL_ERR_INTERRUPTED ||
+		    (call->given_up != 0 && message->failure.code == TIDL_ERR_CANCELLED))
+			return given_up_report(call->given_up, call->fault);
+		return tdp_fault_set(call->fault, message->failure.code, "%s",
+				     message->failure.message);
+	}
+	if (call->given_up == TIDL_ERR_INTERRUPTED) {
+		reply_refuse(client, call->reply, NULL);
+		return given_up_report(call->given_up, call->fault);
+	}
+	if (call->reply->is_missing_fds) {
+		reply_refuse(client, call->reply, NULL);
+		return tdp_fault_code(call->fault, TIDL_ERR_DESCRIPTORS);
+	}
+	if (message->kind == expected)
+		return 0;
+	(void)tdp_fault_set(call->fault, TIDL_ERR_PROTOCOL,
+			    "the broker answered with %s where %s was due: check its version",
+			    tdp_message_name(message->kind), tdp_message_name(expected));
+	reply_refuse(client, call->reply, call->fault);
+	return call->fault->code;
+}
+
+int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t deadline,
+	     enum tdp_message_kind expected, struct tdc_reply **ret_reply, struct tdp_fault *fault)
+{
+	struct tdc_call call = {
+		.is_wait = request->kind == TDP_MESSAGE_GET && request->get.wait,
+		.wake_fd = -1,
+		.deadline = deadline,
+		.fault = fault,
+	};
+	int r = tdc_reply_new(&call.reply, fault);
+
+	if (r < 0)
+		return r;
+	r = tdc_client_lock_open(client, fault);
+	if (r == 0) {
+		call_run(client, &call, request);
+		tdc_client_unlock(client);
+		(void)tdp_fd_close(call.wake_fd);
+		r = call.result < 0 ? call.result : call_conclude(client, &call, expected);
+	}
+	if (r < 0) {
+		(void)tdc_reply_free(call.reply);
+		return r;
+	}
+	*ret_reply = call.reply;
+	return 0;
+}
+
+int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault)
+{
+	tdc_auto_reply *reply = NULL;
+	enum tdc_receive_result result;
+	int r = tdc_reply_new(&reply, fault);
+
+	if (r < 0)
+		return r;
+	do {
+		tdc_client_lock(client);
+		/* A forked child has nothing to handle before its first call. */
+		if (client->state == TDC_CLIENT_STATE_FORKED) {
+			tdc_client_unlock(client);
+			return 0;
+		}
+		if (client->state != TDC_CLIENT_STATE_OPEN) {
+			r = tdc_client_refuse(client, fault);
+			tdc_client_unlock(client);
+			return r;
+		}
+		tdc_outbound_flush(client);
+		result = TDC_RECEIVE_NOTHING;
+		/* With a leader, what arrives is in hands already. */
+		if (client->leader == NULL)
+			result = tdc_receive(client, &reply);
+		tdc_client_unlock(client);
+		tdc_reply_reset(reply);
+	} while (result != TDC_RECEIVE_NOTHING);
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ended leases on their way to the broker, as RELEASE messages of many. Runs inside deleters, hence
+ * allocates nothing and never waits: what the socket does not take now goes with the next call. A
+ * broken socket is not noticed here; whoever waits for an answer finds out.
+ */
+#include "client/lib/outbound.h"
+
+#include <stdlib.h>
+
+#include "client/lib/client.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
+
+/* Ids in one message: their 10 bytes each keep it far below the size of a packet. */
+enum { RELEASE_BATCH = 64 };
+
+struct release_batch {
+	uint64_t lease_ids[RELEASE_BATCH];
+	uint64_t segment_ids[RELEASE_BATCH];
+	size_t lease_count;
+	size_t segment_count;
+};
+
+static size_t batch_count(const struct release_batch *batch)
+{
+	return batch->lease_count + batch->segment_count;
+}
+
+/* Fill a batch from the head of the queue without taking anything out. */
+static void batch_collect(const struct tdc_outbound *outbound, struct release_batch *batch)
+{
+	batch->lease_count = 0;
+	batch->segment_count = 0;
+	for (const struct tdc_lease *lease = outbound->head; lease != NULL; lease = lease->next) {
+		if (batch_count(batch) == RELEASE_BATCH)
+			break;
+		if (lease->kind == TDC_LEASE_PUBLICATION)
+			batch->lease_ids[batch->lease_count++] = lease->id;
+		else
+			batch->segment_ids[batch->segment_count++] = lease->id;
+	}
+}
+
+static int batch_send(struct tidl_client *client, const struct release_batch *batch)
+{
+	struct tdp_message message = {
+		.kind = TDP_MESSAGE_RELEASE,
+		.release = {.lease_count = batch->lease_count,
+			    .lease_ids = batch->lease_ids,
+			    .segment_count = batch->segment_count,
+			    .segment_ids = batch->segment_ids},
+	};
+	struct tdp_fault fault;
+	size_t size_bytes;
+	int r = tdp_message_pack(&message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
+				 &fault);
+
+	if (r < 0)
+		return r;
+	return tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0);
+}
+
+static void outbound_pop(struct tdc_outbound *outbound, size_t count)
+{
+	while (count-- > 0) {
+		struct tdc_lease *lease = outbound->head;
+
+		outbound->head = lease->next;
+		free(lease);
+	}
+}
+
+void tdc_outbound_push(struct tidl_client *client, struct tdc_lease *lease)
+{
+	/* A lease of an older connection ended with it, and in a forked child the id may be the
+	 * parent's: it must never be released from here. */
+	if (client->state != TDC_CLIENT_STATE_OPEN || lease->era != client->era) {
+		free(lease);
+		return;
+	}
+	lease->next = client->outbound.head;
+	client->outbound.head = lease;
+}
+
+void tdc_outbound_flush(struct tidl_client *client)
+{
+	struct release_batch batch;
+
+	while (client->state == TDC_CLIENT_STATE_OPEN && client->outbound.head != NULL) {
+		batch_collect(&client->outbound, &batch);
+		if (batch_send(client, &batch) < 0)
+			return;
+		outbound_pop(&client->outbound, batch_count(&batch));
+	}
+}
+
+void tdc_outbound_drop(struct tidl_client *client)
+{
+	while (client->outbound.head != NULL)
+		outbound_pop(&client->outbound, 1);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a checked tensor to a name: one round trip for memory in a segment, two and a copy for any
+ * other. */
+#include "client/lib/publish.h"
+
+#include <string.h>
+
+#include "client/lib/call.h"
+#include "client/lib/client.h"
+#include "client/lib/deadline.h"
+#include "client/lib/placement.h"
+#include "proto/base/utf8.h"
+
+enum { MODE_DEFAULT = 0600, MODE_ALL = 0666 };
+
+static int options_refuse(const char *what, struct tdp_fault *fault)
+{
+	return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT, "publish: %s", what);
+}
+
+static int options_check_numbers(const struct tidl_publish_options *options,
+				 struct tdp_fault *fault)
+{
+	if ((options->mode & ~(uint32_t)MODE_ALL) != 0)
+		return options_refuse("the mode may have bits of 0666 only", fault);
+	if (options->group < 0 || options->group >= UINT32_MAX)
+		return options_refuse("that is not a gid", fault);
+	if (options->retention == TIDL_RETENTION_SECONDS && options->retain_ms <= 0)
+		return options_refuse("a life time must be longer than 0 ms", fault);
+	if (options->keep > 1)
+		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
+				     "only one generation can be kept in this version: leave "
+				     "`keep` at 1");
+	return 0;
+}
+
+/* The broker parses the metadata; here only what could not even be sent. */
+static int options_check_metadata(const char *metadata, struct tdp_fault *fault)
+{
+	size_t left = metadata ? strnlen(metadata, TDP_METADATA_MAX_BYTES + 1) : 0;
+
+	if (left > TDP_METADATA_MAX_BYTES)
+		return tdp_fault_code(fault, TIDL_ERR_METADATA);
+	while (left > 0) {
+		size_t length = tdp_utf8_length(metadata, left);
+
+		if (length == 0)
+			return tdp_fault_code(fault, TIDL_ERR_METADATA);
+		metadata += length;
+		left -= length;
+	}
+	return 0;
+}
+
+int tdc_publish_options_check(struct tidl_publish_options *options, struct tdp_fault *fault)
+{
+	int r;
+
+	if (options->access == 0)
+		options->access = TIDL_ACCESS_SHARED;
+	if (options->mode == 0)
+		options->mode = MODE_DEFAULT;
+	if (options->access < TIDL_ACCESS_SHARED || options->access > TIDL_ACCESS_IMMUTABLE)
+		return options_refuse("there is no such access", fault);
+	if (options->copy < TIDL_COPY_IF_NEEDED || options->copy > TIDL_COPY_NEVER)
+		return options_refuse("there is no such copy rule", fault);
+	if (options->retention < TIDL_RETENTION_DEFAULT ||
+	    options->retention > TIDL_RETENTION_SECONDS)
+		return options_refuse("there is no such retention", fault);
+	r = options_check_numbers(options, fault);
+	return r < 0 ? r : options_check_metadata(options->metadata, fault);
+}
+
+static int publish_check_owner(struct tidl_client *client, const struct tdc_name *name,
+			       struct tdp_fault *fault)
+{
+	uint32_t uid;
+	int r = tdc_client_lock_open(client, fault);
+
+	if (r < 0)
+		return r;
+	uid = client->broker.uid;
+	tdc_client_unlock(client);
+	if (name->has_owner && name->owner_uid != uid)
+		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+				     "names can be published in your own namespace only: leave "
+				     "the owner before '%s' out",
+				     name->path);
+	return 0;
+}
+
+static struct tdp_message publish_message(const char *path, const struct tdc_placement *placement,
+					  const struct tidl_publish_options *options)
+{
+	return (struct tdp_message){
+		.kind = TDP_MESSAGE_PUBLISH,
+		.publish = {.name = path,
+			    .segment_count = placement->path == TIDL_PATH_EMPTY ? 0 : 1,
+			    .segments = &placement->wire,
+			    .tensor_count = 1,
+			    .tensors = &placement->tensor,
+			    .access = options->access,
+			    .retention = options->retention,
+			    .ttl_ms = (uint64_t)options->retain_ms,
+			    .mode = options->mode,
+			    .has_gid = options->group != 0,
+			    .gid = (uint32_t)options->group,
+			    .replace = options->replace != 0,
+			    .keep = 1,
+			    .metadata = options->metadata,
+			    .path = placement->path,
+			    .expose = options->expose != 0},
+	};
+}
+
+static void publication_fill(const struct tdp_published *published,
+			     const struct tdc_placement *placement, uint64_t tensor_bytes,
+			     struct tidl_publication *publication)
+{
+	*publication = (struct tidl_publication){
+		.generation = published->generation,
+		.tensor_bytes = tensor_bytes,
+		.exposed_bytes = published->exposed_bytes,
+		.path = placement->path,
+		.reason = placement->reason,
+		.copied = placement->path == TIDL_PATH_COPIED,
+		.retention = published->retention,
+		.survives_restart = published->survives_restart,
+		.aliases_previous = published->aliases_previous,
+	};
+}
+
+int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
+		const struct tdc_import *import, const struct tidl_publish_options *options,
+		struct tidl_publication *ret_publication, struct tdp_fault *fault)
+{
+	struct tdc_placement placement;
+	struct tdp_message request;
+	tdc_auto_reply *reply = NULL;
+	int r = publish_check_owner(client, name, fault);
+
+	if (r == 0)
+		r = tdc_placement_init(client, import, options->copy, &placement, fault);
+	if (r < 0)
+		return r;
+	request = publish_message(name->path, &placement, options);
+	r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_PUBLISHED, &reply, fault);
+	if (r == 0)
+		publication_fill(&reply->message.published, &placement, import->extent.nbytes,
+				 ret_publication);
+	tdc_placement_deinit(client, &placement);
+	return r;
+}

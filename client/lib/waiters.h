@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDC_WAITERS_H
+#define TDC_WAITERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/lib/reply.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+struct tidl_client;
+
+/*
+ * One request in flight. Lives on its caller's stack; everything in it is guarded by the client's
+ * lock. Done when `is_done`, with `result` 0 and the answer in `reply`, or an error in `fault`.
+ */
+struct tdc_call {
+	uint64_t request_id;
+	bool is_wait;	/* the broker may hold the answer back: to be cancelled at the deadline */
+	bool is_linked; /* in the client's list */
+	bool is_sent;
+	bool is_done;
+	int result;
+	int given_up; /* TIDL_ERR_TIMEOUT or _INTERRUPTED once the caller wants no more */
+	int wake_fd;  /* eventfd of a call that follows; -1 until it first has to */
+	int64_t deadline;
+	struct tdc_reply *reply; /* never NULL; swapped with the receiver's */
+	struct tdp_fault *fault;
+	struct tdc_call *prev, *next;
+};
+
+/* All of these: client locked. */
+
+void tdc_waiters_link(struct tidl_client *client, struct tdc_call *call);
+
+/* Takes the call out; when it was the leader, another one is woken to lead. */
+void tdc_waiters_unlink(struct tidl_client *client, struct tdc_call *call);
+
+/* Stop watching the socket for all, and wake another call to do it. */
+void tdc_waiters_resign(struct tidl_client *client, struct tdc_call *call);
+
+struct tdc_call *tdc_waiters_find(struct tidl_client *client, uint64_t request_id);
+
+/* The end of one call: 0 when its reply is in place. Wakes its thread. */
+void tdc_waiters_end(struct tdc_call *call, int result);
+
+/* The end of all, for one reason. */
+void tdc_waiters_end_all(struct tidl_client *client, const struct tdp_fault *reason);
+
+/* In a forked child: the other threads are gone, the calling one learns that its call is. */
+void tdc_waiters_forget_all(struct tidl_client *client);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CTL_OPTIONS_H
+#define CTL_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* The options, which hold for every command and may stand before or behind it. */
+struct ctl_options {
+	bool is_json;
+	bool is_help;
+	bool is_version;
+	const char *socket;
+	char **operands; /* the command and its arguments, within argv */
+	int operand_count;
+	const char *bad_option; /* the first word that could not be understood, else NULL */
+	bool is_argument_missing;
+};
+
+/* Read the command line; argv is reordered. Never fails: see bad_option. */
+void ctl_options_parse(int argc, char **argv, struct ctl_options *ret_options);
+
+/* One line an option. */
+void ctl_options_print_help(FILE *out);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The calls of `_core.Client`, one function for each of libtidl's. All follow one pattern: parse,
+ * enter, call without the GIL, check, leave. Arguments are positional and already checked by the
+ * Python layer.
+ */
+#include "client/python/src/_core/core.h"
+
+static int parse_shape(const struct tpy_state *state, PyObject *tuple, uint32_t *ret_ndim,
+		       int64_t *ret_shape)
+{
+	Py_ssize_t count = PyTuple_Size(tuple);
+	if (count < 0)
+		return -1;
+	if (count > TIDL_MAX_NDIM) {
+		tpy_raise_format(state, TIDL_ERR_LAYOUT,
+				 "the shape has %zd dimensions; at most %d are possible", count,
+				 TIDL_MAX_NDIM);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < count; i++) {
+		ret_shape[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+		if (ret_shape[i] == -1 && PyErr_Occurred())
+			return -1;
+	}
+	*ret_ndim = (uint32_t)count;
+	return 0;
+}
+
+PyObject *tpy_client_empty(PyObject *object, PyObject *args)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	PyObject *tuple;
+	const char *dtype_name;
+	int64_t shape[TIDL_MAX_NDIM];
+	uint32_t ndim;
+	struct tidl_dtype dtype;
+
+	if (!PyArg_ParseTuple(args, "O!s:empty", &PyTuple_Type, &tuple, &dtype_name))
+		return NULL;
+	if (tpy_check(self->state, tidl_dtype_parse(dtype_name, &dtype)) ||
+	    parse_shape(self->state, tuple, &ndim, shape))
+		return NULL;
+
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return NULL;
+	struct tidl_tensor *tensor = NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_empty(handle, ndim, shape, dtype, &tensor);
+	PyEval_RestoreThread(thread);
+	if (tpy_client_check(self, result))
+		tensor = tidl_tensor_unref(tensor);
+	tpy_client_leave(self);
+	if (!tensor)
+		return NULL;
+	return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
+}
+
+static int publish_source(struct tidl_client *handle, const char *name, struct tpy_source *source,
+			  const struct tidl_publish_options *options,
+			  struct tidl_publication *ret_publication)
+{
+	int result;
+	PyThreadState *thread = PyEval_SaveThread();
+	if (source->versioned)
+		result = tidl_publish(handle, name, source->versioned, options, ret_publication);
+	else
+		result =
+			tidl_publish_legacy(handle, name, source->legacy, options, ret_publication);
+	PyEval_RestoreThread(thread);
+	return result;
+}
+
+PyObject *tpy_client_publish(PyObject *object, PyObject *args)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	const char *name;
+	PyObject *tensor;
+	int access, copy, retention;
+	long long group;
+	struct tidl_publish_options options = {.size = sizeof(options)};
+	struct tidl_publication publication = {.size = sizeof(publication)};
+	struct tpy_source source;
+
+	if (!PyArg_ParseTuple(args, "sOiiiILppz:publish", &name, &tensor, &access, &copy,
+			      &retention, &options.mode, &group, &options.replace, &options.expose,
+			      &options.metadata))
+		return NULL;
+	options.access = (enum tidl_access)access;
+	options.copy = (enum tidl_copy)copy;
+	options.retention = (enum tidl_retention)retention;
+	options.group = group;
+
+	/* Opening runs the producer's Python code, which may close this client: enter after it. */
+	if (tpy_source_open(self->state, tensor, &source))
+		return NULL;
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle) {
+		tpy_source_discard(&source);
+		return NULL;
+	}
+	int result = publish_source(handle, name, &source, &options, &publication);
+	int is_failed = tpy_client_check(self, result);
+	tpy_client_leave(self);
+	if (result < 0) /* on success the library has consumed it */
+		tpy_source_discard(&source);
+	return is_failed ? NULL : tpy_result_publication(&publication);
+}
+
+PyObject *tpy_client_get(PyObject *object, PyObject *args)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	const char *name;
+	int attach;
+	long long timeout_ms;
+	unsigned long long generation;
+	struct tidl_get_options options = {.size = sizeof(options)};
+
+	if (!PyArg_ParseTuple(args, "siLK:get", &name, &attach, &timeout_ms, &generation))
+		return NULL;
+	options.attach = (enum tidl_attach)attach;
+	options.timeout_ms = timeout_ms;
+	options.generation = generation;
+
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return NULL;
+	struct tidl_tensor *tensor = NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_get(handle, name, &options, &tensor);
+	PyEval_RestoreThread(thread);
+	if (tpy_client_check(self, result)) /* also when Ctrl-C came just as the tensor did */
+		tensor = tidl_tensor_unref(tensor);
+	tpy_client_leave(self);
+	if (!tensor)
+		return NULL;
+	return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
+}
+
+PyObject *tpy_client_list(PyObject *object, PyObject *pattern)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(pattern, NULL);
+	struct tidl_client *handle = text ? tpy_client_enter(self) : NULL;
+	if (!handle)
+		return NULL;
+
+	struct tidl_listing *listing = NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_list(handle, text, &listing);
+	PyEval_RestoreThread(thread);
+	PyObject *entries = NULL;
+	if (!tpy_client_check(self, result))
+		entries = tpy_result_listing(listing);
+	tidl_listing_free(listing);
+	tpy_client_leave(self);
+	return entries;
+}
+
+PyObject *tpy_client_inspect(PyObject *object, PyObject *name)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	struct tidl_client *handle = text ? tpy_client_enter(self) : NULL;
+	if (!handle)
+		return NULL;
+
+	struct tidl_inspection *inspection = NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_inspect(handle, text, &inspection);
+	PyEval_RestoreThread(thread);
+	PyObject *fields = NULL;
+	if (!tpy_client_check(self, result))
+		fields = tpy_result_inspection(inspection);
+	tidl_inspection_free(inspection);
+	tpy_client_leave(self);
+	return fields;
+}
+
+PyObject *tpy_client_remove(PyObject *object, PyObject *name)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+	struct tidl_client *handle = text ? tpy_client_enter(self) : NULL;
+	if (!handle)
+		return NULL;
+
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_remove(handle, text);
+	PyEval_RestoreThread(thread);
+	int is_failed = tpy_client_check(self, result);
+	tpy_client_leave(self);
+	return is_failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* The calls that take the client alone and give back a code (or a descriptor). */
+static int call_alone(struct tpy_client *self, int (*call)(struct tidl_client *client),
+		      int *ret_result)
+{
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return -1;
+
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = call(handle);
+	PyEval_RestoreThread(thread);
+	int is_failed = tpy_client_check(self, result);
+	tpy_client_leave(self);
+	*ret_result = result;
+	return is_failed;
+}
+
+PyObject *tpy_client_shutdown(PyObject *object, PyObject *unused)
+{
+	int result;
+	(void)unused;
+	if (call_alone((struct tpy_client *)object, tidl_shutdown, &result))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyObject *tpy_client_dispatch(PyObject *object, PyObject *unused)
+{
+	int result;
+	(void)unused;
+	if (call_alone((struct tpy_client *)object, tidl_dispatch, &result))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+PyObject *tpy_client_fileno(PyObject *object, PyObject *unused)
+{
+	int fd;
+	(void)unused;
+	if (call_alone((struct tpy_client *)object, tidl_fd, &fd))
+		return NULL;
+	return PyLong_FromLong(fd);
+}
+
+PyObject *tpy_client_broker(PyObject *object, PyObject *unused)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	(void)unused;
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return NULL;
+	PyObject *fields = tpy_result_broker(tidl_broker(handle));
+	tpy_client_leave(self);
+	return fields;
+}

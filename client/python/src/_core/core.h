@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TIDL_PYTHON_CORE_H
+#define TIDL_PYTHON_CORE_H
+
+/*
+ * What the files of the extension `tidl._core` share. Python's stable ABI of 3.11 only; libtidl
+ * through its public headers only.
+ *
+ * The GIL protects every field below. It is given up around each libtidl call that can wait, copy
+ * or run a deleter.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <sys/types.h>
+
+#include <tidl/tidl.h>
+
+#include <dlpack/dlpack.h>
+
+/* Per-module state. Owned by the module; every object of ours keeps its module alive. */
+struct tpy_state {
+	PyObject *error_classes; /* dict: name of a code -> exception class; from tidl._errors */
+	PyTypeObject *client_type;
+	PyTypeObject *tensor_type;
+	PyTypeObject *watch_type;
+};
+
+/* A connection. Owns the tidl_client until the last call on it has left after close(). */
+struct tpy_client {
+	PyObject_HEAD struct tpy_state *state;
+	PyObject *result_type;	    /* subclass of Tensor that empty() and get() make */
+	struct tidl_client *handle; /* NULL once disconnected */
+	pid_t owner_pid;	    /* process that `calls_count` counts for */
+	unsigned calls_count;	    /* calls now inside libtidl */
+	int is_closing;
+};
+
+/* One reference to a tidl_tensor; NULL after release(). */
+struct tpy_tensor {
+	PyObject_HEAD struct tpy_state *state;
+	struct tidl_tensor *handle;
+	struct tidl_tensor *lent; /* second reference, once a bare address was handed out */
+};
+
+/* module.c */
+struct tpy_state *tpy_state_of_module(PyObject *module);
+
+/* errors.c: each sets a Python exception unless one is already pending */
+void tpy_raise(const struct tpy_state *state, int code, const char *sentence);
+void tpy_raise_format(const struct tpy_state *state, int code, const char *format, ...);
+int tpy_check(const struct tpy_state *state, int result); /* 0, or -1 with an exception set */
+
+/* client.c, client_calls.c */
+PyTypeObject *tpy_client_type_new(PyObject *module);
+PyObject *tpy_client_open(struct tpy_state *state, PyObject *args);
+struct tidl_client *tpy_client_enter(struct tpy_client *self);
+void tpy_client_leave(struct tpy_client *self);
+int tpy_client_check(struct tpy_client *self, int result);
+PyObject *tpy_client_empty(PyObject *object, PyObject *args);
+PyObject *tpy_client_publish(PyObject *object, PyObject *args);
+PyObject *tpy_client_get(PyObject *object, PyObject *args);
+PyObject *tpy_client_list(PyObject *object, PyObject *pattern);
+PyObject *tpy_client_inspect(PyObject *object, PyObject *name);
+PyObject *tpy_client_remove(PyObject *object, PyObject *name);
+PyObject *tpy_client_shutdown(PyObject *object, PyObject *unused);
+PyObject *tpy_client_dispatch(PyObject *object, PyObject *unused);
+PyObject *tpy_client_fileno(PyObject *object, PyObject *unused);
+PyObject *tpy_client_broker(PyObject *object, PyObject *unused);
+
+/* tensor.c */
+PyTypeObject *tpy_tensor_type_new(PyObject *module);
+PyObject *tpy_tensor_wrap(struct tpy_state *state, PyTypeObject *type, struct tidl_tensor *steal);
+struct tidl_tensor *tpy_tensor_live(struct tpy_tensor *self); /* NULL with RELEASED raised */
+
+/* buffer.c */
+int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags);
+void tpy_tensor_releasebuffer(PyObject *object, Py_buffer *view);
+PyObject *tpy_tensor_array_interface(PyObject *object, void *closure);
+
+/* gather.c */
+int tpy_is_compact(uint32_t ndim, const int64_t *shape, const int64_t *strides);
+void tpy_compact_strides(uint32_t ndim, const int64_t *shape, int64_t *ret_strides);
+void tpy_gather(const struct tidl_tensor *tensor, size_t element_bytes, void *destination);
+
+/* dtype.c */
+const char *tpy_dtype_format(struct tidl_dtype dtype);	/* PEP 3118; NULL: has none */
+const char *tpy_dtype_typestr(struct tidl_dtype dtype); /* __array_interface__; NULL: has none */
+int tpy_dtype_from_format(const char *format, Py_ssize_t itemsize, struct tidl_dtype *ret_dtype);
+int64_t tpy_dtype_element_bits(struct tidl_dtype dtype);
+PyObject *tpy_dtype_to_python(struct tidl_dtype dtype);
+
+/* dlpack_out.c, dlpack_copy.c */
+#define TPY_CAPSULE_LEGACY	   "dltensor"
+#define TPY_CAPSULE_LEGACY_USED	   "used_dltensor"
+#define TPY_CAPSULE_VERSIONED	   "dltensor_versioned"
+#define TPY_CAPSULE_VERSIONED_USED "used_dltensor_versioned"
+
+PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *const *args, Py_ssize_t args_count,
+			    PyObject *keyword_names);
+PyObject *tpy_tensor_dlpack_device(PyObject *object, PyObject *unused);
+PyObject *tpy_tensor_dlpack_unflagged(PyObject *object, PyObject *const *args,
+				      Py_ssize_t args_count, PyObject *keyword_names);
+PyObject *tpy_capsule_versioned(struct DLManagedTensorVersioned *steal);
+PyObject *tpy_capsule_legacy(struct DLManagedTensor *steal);
+int tpy_copy_versioned(const struct tpy_state *state, struct tidl_tensor *tensor,
+		       struct DLManagedTensorVersioned **ret_managed);
+int tpy_copy_legacy(const struct tpy_state *state, struct tidl_tensor *tensor,
+		    struct DLManagedTensor **ret_managed);
+
+/* export_watch.c */
+PyTypeObject *tpy_watch_type_new(PyObject *module);
+PyObject *tpy_tensor_export_watched(PyObject *object, PyObject *unused);
+
+/*
+ * dlpack_in.c, buffer_in.c: somebody else's tensor, owned by us until published or discarded.
+ * Exactly one of the two is set.
+ */
+struct tpy_source {
+	struct DLManagedTensorVersioned *versioned;
+	struct DLManagedTensor *legacy;
+};
+
+int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source);
+void tpy_source_discard(struct tpy_source *source);
+int tpy_source_from_buffer(struct tpy_state *state, PyObject *object,
+			   struct tpy_source *ret_source);
+
+/* results.c */
+PyObject *tpy_result_publication(const struct tidl_publication *publication);
+PyObject *tpy_result_listing(const struct tidl_listing *listing);
+PyObject *tpy_result_inspection(const struct tidl_inspection *inspection);
+PyObject *tpy_result_broker(const struct tidl_broker_info *info);
+PyObject *tpy_result_integers(uint32_t count, const int64_t *values); /* tuple */
+PyObject *tpy_result_text(const char *text); /* str; bad UTF-8 replaced; NULL: None */
+
+#endif

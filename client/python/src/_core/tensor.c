@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `_core.Tensor`: one reference to a tensor in shared memory, and its description. The package
+ * derives the public class from it. Exports (capsules, buffers) hold references of their own, so
+ * release() never unmaps memory under them.
+ */
+#include "client/python/src/_core/core.h"
+
+#include <string.h>
+
+PyObject *tpy_tensor_wrap(struct tpy_state *state, PyTypeObject *type, struct tidl_tensor *steal)
+{
+	allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+	struct tpy_tensor *self = (struct tpy_tensor *)alloc(type, 0);
+	if (!self) {
+		tidl_tensor_unref(steal);
+		return NULL;
+	}
+	self->state = state;
+	self->handle = steal;
+	return (PyObject *)self;
+}
+
+struct tidl_tensor *tpy_tensor_live(struct tpy_tensor *self)
+{
+	if (!self->handle)
+		tpy_raise(self->state, TIDL_ERR_RELEASED,
+			  "this tensor was released; get it again by its name");
+	return self->handle;
+}
+
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	(void)type, (void)args, (void)keywords;
+	PyErr_SetString(PyExc_TypeError,
+			"tensors come from client.empty(), zeros(), full() and get() only");
+	return NULL;
+}
+
+static void drop(struct tidl_tensor *tensor)
+{
+	if (!tensor)
+		return;
+	/* The last reference unmaps, which takes time for large tensors. */
+	PyThreadState *thread = PyEval_SaveThread();
+	tidl_tensor_unref(tensor);
+	PyEval_RestoreThread(thread);
+}
+
+static PyObject *tensor_release(PyObject *object, PyObject *unused)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	struct tidl_tensor *handle = self->handle;
+
+	(void)unused;
+	self->handle = NULL;
+	drop(handle);
+	Py_RETURN_NONE;
+}
+
+static void tensor_dealloc(PyObject *object)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	PyTypeObject *type = Py_TYPE(object);
+
+	drop(self->handle);
+	drop(self->lent);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+	Py_DECREF(type);
+}
+
+/*
+ * Fills a tensor that empty() just made (row-major, writable) with one element's bytes, doubling
+ * the filled part: the cost is that of one pass.
+ */
+static void fill_pattern(char *data, size_t total, const char *pattern, size_t pattern_bytes)
+{
+	memcpy(data, pattern, pattern_bytes);
+	for (size_t filled = pattern_bytes; filled < total;) {
+		size_t step = filled < total - filled ? filled : total - filled;
+		memcpy(data + filled, data, step);
+		filled += step;
+	}
+}
+
+static PyObject *tensor_fill(PyObject *object, PyObject *pattern)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	struct tidl_tensor *handle = tpy_tensor_live(self);
+	char *bytes;
+	Py_ssize_t size;
+
+	if (!handle || PyBytes_AsStringAndSize(pattern, &bytes, &size))
+		return NULL;
+	size_t total = tidl_tensor_nbytes(handle);
+	if (tidl_tensor_is_readonly(handle) || size < 1 || total % (size_t)size ||
+	    !tpy_is_compact(tidl_tensor_ndim(handle), tidl_tensor_shape(handle),
+			    tidl_tensor_strides(handle))) {
+		PyErr_SetString(PyExc_ValueError, "only whole elements into a fresh tensor");
+		return NULL;
+	}
+	if (total == 0)
+		Py_RETURN_NONE;
+	tidl_tensor_ref(handle);
+	PyThreadState *thread = PyEval_SaveThread();
+	fill_pattern(tidl_tensor_data(handle), total, bytes, (size_t)size);
+	tidl_tensor_unref(handle);
+	PyEval_RestoreThread(thread);
+	Py_RETURN_NONE;
+}
+
+/* Defines a read-only property that needs a live tensor: `expression` is a PyObject *. */
+#define TENSOR_PROPERTY(property, expression)                                                      \
+	static PyObject *tensor_get_##property(PyObject *object, void *closure)                    \
+	{                                                                                          \
+		struct tidl_tensor *tensor = tpy_tensor_live((struct tpy_tensor *)object);         \
+		(void)closure;                                                                     \
+		return tensor ? (expression) : NULL;                                               \
+	}
+
+TENSOR_PROPERTY(shape, tpy_result_integers(tidl_tensor_ndim(tensor), tidl_tensor_shape(tensor)))
+TENSOR_PROPERTY(strides, tpy_result_integers(tidl_tensor_ndim(tensor), tidl_tensor_strides(tensor)))
+TENSOR_PROPERTY(dtype, tpy_dtype_to_python(tidl_tensor_dtype(tensor)))
+TENSOR_PROPERTY(nbytes, PyLong_FromUnsignedLongLong(tidl_tensor_nbytes(tensor)))
+TENSOR_PROPERTY(name, tpy_result_text(tidl_tensor_name(tensor)))
+TENSOR_PROPERTY(generation, PyLong_FromUnsignedLongLong(tidl_tensor_generation(tensor)))
+TENSOR_PROPERTY(readonly, PyBool_FromLong(tidl_tensor_is_readonly(tensor)))
+TENSOR_PROPERTY(access, tpy_result_text(tidl_attach_name(tidl_tensor_attach(tensor))))
+TENSOR_PROPERTY(owner, PyLong_FromUnsignedLong(tidl_tensor_owner_uid(tensor)))
+TENSOR_PROPERTY(metadata_json, tpy_result_text(tidl_tensor_metadata(tensor)))
+TENSOR_PROPERTY(address, PyLong_FromVoidPtr(tidl_tensor_data(tensor)))
+
+static PyObject *tensor_get_released(PyObject *object, void *closure)
+{
+	(void)closure;
+	return PyBool_FromLong(!((struct tpy_tensor *)object)->handle);
+}
+
+static PyMethodDef tensor_methods[] = {
+	{"release", tensor_release, METH_NOARGS, "release() -> None"},
+	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
+	{"_export_watched", tpy_tensor_export_watched, METH_NOARGS,
+	 "_export_watched() -> (capsule, Watch)"},
+	{"_dlpack_unflagged", (PyCFunction)(void (*)(void))tpy_tensor_dlpack_unflagged,
+	 METH_FASTCALL | METH_KEYWORDS,
+	 "__dlpack__(), but gives unversioned capsules of read-only memory too"},
+	{"__dlpack__", (PyCFunction)(void (*)(void))tpy_tensor_dlpack,
+	 METH_FASTCALL | METH_KEYWORDS,
+	 "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)"},
+	{"__dlpack_device__", tpy_tensor_dlpack_device, METH_NOARGS,
+	 "__dlpack_device__() -> (device type, device id)"},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef tensor_getset[] = {
+	{"shape", tensor_get_shape, NULL, "extents in elements, a tuple", NULL},
+	{"strides", tensor_get_strides, NULL, "steps in elements, a tuple", NULL},
+	{"dtype", tensor_get_dtype, NULL, "name of the data type", NULL},
+	{"nbytes", tensor_get_nbytes, NULL, "elements times element size", NULL},
+	{"name", tensor_get_name, NULL, "name it was attached by, or None", NULL},
+	{"generation", tensor_get_generation, NULL, "its generation, 0 if unpublished", NULL},
+	{"readonly", tensor_get_readonly, NULL, "whether it is mapped for reading only", NULL},
+	{"access", tensor_get_access, NULL, "read, write or copy_on_write", NULL},
+	{"owner", tensor_get_owner, NULL, "uid of the owner", NULL},
+	{"released", tensor_get_released, NULL, "whether release() was called", NULL},
+	{"_metadata_json", tensor_get_metadata_json, NULL, "metadata as text, or None", NULL},
+	{"_address", tensor_get_address, NULL, "address of the first element, or None", NULL},
+	{"__array_interface__", tpy_tensor_array_interface, NULL, "NumPy's array interface", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static char tensor_doc[] = "A tensor in shared memory. Made by Client.";
+
+static PyType_Slot tensor_slots[] = {
+	{Py_tp_doc, tensor_doc},
+	{Py_tp_new, tensor_new},
+	{Py_tp_dealloc, tensor_dealloc},
+	{Py_tp_methods, tensor_methods},
+	{Py_tp_getset, tensor_getset},
+	{Py_bf_getbuffer, tpy_tensor_getbuffer},
+	{Py_bf_releasebuffer, tpy_tensor_releasebuffer},
+	{0, NULL},
+};
+
+static PyType_Spec tensor_spec = {
+	.name = "tidl._core.Tensor",
+	.basicsize = sizeof(struct tpy_tensor),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = tensor_slots,
+};
+
+PyTypeObject *tpy_tensor_type_new(PyObject *module)
+{
+	return (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
+}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hand a tensor to any other process on this machine, and to any framework, without a copy.
+
+    import tidl, torch
+
+    with tidl.connect() as client:
+        x = client.empty((8, 4), dtype="float32")  # in shared memory
+        t = torch.from_dlpack(x)                   # the same memory
+        client.publish("demo/x", t)                # recognised: no copy
+
+    with tidl.connect() as client:                 # another process
+        y = client.get("demo/x", access="write", timeout=5).to_numpy()
+
+Frameworks are imported only when a `to_...()` method asks for them.
+"""
+
+from tidl import _guard as _guard  # first: refuses Pythons that the extension cannot serve
+from tidl._client import Client, connect
+from tidl._core import __version__
+from tidl._errors import (
+    AccessError,
+    ArgumentTypeError,
+    AutostartError,
+    BrokerError,
+    BrokerGoneError,
+    BrokerUntrustedError,
+    BusyError,
+    CancelledError,
+    ClosedError,
+    CopyNeededError,
+    DescriptorsError,
+    DeviceError,
+    DtypeError,
+    Error,
+    ExistsError,
+    GenerationGoneError,
+    InvalidArgumentError,
+    LayoutError,
+    LimitError,
+    MetadataError,
+    MissingFrameworkError,
+    NameInvalidError,
+    NoBrokerError,
+    NoMemoryError,
+    NotFoundError,
+    PeerRefusedError,
+    PermissionDeniedError,
+    ProtocolError,
+    QuotaError,
+    ReadOnlyError,
+    ReleasedError,
+    SegmentError,
+    SystemCallError,
+    TimedOutError,
+    UnsupportedError,
+    VersionError,
+    WaitInterruptedError,
+    WrongSocketError,
+)
+from tidl._records import (
+    Broker,
+    Holder,
+    Inspection,
+    ListEntry,
+    Process,
+    Publication,
+    Segment,
+    TensorInfo,
+)
+from tidl._tensor import Tensor
+
+__all__ = [
+    "AccessError",
+    "ArgumentTypeError",
+    "AutostartError",
+    "Broker",
+    "BrokerError",
+    "BrokerGoneError",
+    "BrokerUntrustedError",
+    "BusyError",
+    "CancelledError",
+    "Client",
+    "ClosedError",
+    "CopyNeededError",
+    "DescriptorsError",
+    "DeviceError",
+    "DtypeError",
+    "Error",
+    "ExistsError",
+    "GenerationGoneError",
+    "Holder",
+    "Inspection",
+    "InvalidArgumentError",
+    "LayoutError",
+    "LimitError",
+    "ListEntry",
+    "MetadataError",
+    "MissingFrameworkError",
+    "NameInvalidError",
+    "NoBrokerError",
+    "NoMemoryError",
+    "NotFoundError",
+    "PeerRefusedError",
+    "PermissionDeniedError",
+    "Process",
+    "ProtocolError",
+    "Publication",
+    "QuotaError",
+    "ReadOnlyError",
+    "ReleasedError",
+    "Segment",
+    "SegmentError",
+    "SystemCallError",
+    "Tensor",
+    "TensorInfo",
+    "TimedOutError",
+    "UnsupportedError",
+    "VersionError",
+    "WaitInterruptedError",
+    "WrongSocketError",
+    "__version__",
+    "connect",
+]

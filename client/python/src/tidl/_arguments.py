@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what callers pass, before it goes to the extension."""
+
+from __future__ import annotations
+
+import grp
+import json
+import math
+import operator
+import os
+from collections.abc import Iterable, Mapping
+from typing import SupportsIndex
+
+from tidl._errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    LayoutError,
+    MetadataError,
+    NameInvalidError,
+    UnsupportedError,
+)
+
+#: Values of enum tidl_attach.
+ATTACH = {"read": 1, "write": 2, "copy_on_write": 3}
+
+#: Value of enum tidl_access that is built; the others are known words.
+ACCESS = {"shared": 1}
+ACCESS_LATER = ("live", "immutable")
+
+#: Values of enum tidl_retention.
+RETENTION = {None: 0, "persist": 1, "owner": 2}
+
+#: Values of enum tidl_copy.
+COPY = {None: 0, True: 1, False: 2}
+
+_INT64_MAX = 2**63 - 1
+_UINT64_MAX = 2**64 - 1
+_FOREVER_MS = -1
+
+
+def name_text(name: object) -> str:
+    """A name or pattern that can travel: text, without NUL, valid in UTF-8."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"a name is a str, not {type(name).__name__}")
+    if "\0" in name:
+        raise NameInvalidError("a name has no NUL characters")
+    if not _is_utf8(name):
+        raise NameInvalidError("a name must be valid UTF-8; it has a lone surrogate")
+    return name
+
+
+def address_text(address: str | os.PathLike[str] | None) -> str | None:
+    """The path of a socket, or None to search for one."""
+    if address is None:
+        return None
+    try:
+        path = os.fspath(address)
+    except TypeError as error:
+        raise ArgumentTypeError(f"an address is the path of a socket, not {address!r}") from error
+    if not isinstance(path, str):
+        raise ArgumentTypeError(f"an address is a str or a Path, not {address!r}")
+    if "\0" in path or not _is_utf8(path):
+        raise InvalidArgumentError(f"{path!r} is no path that a socket can have")
+    return path
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def timeout_ms(timeout: float | None) -> int:
+    """Seconds to libtidl's milliseconds, rounded up so that no wait ends early; -1 for ever."""
+    if timeout is None:
+        return _FOREVER_MS
+    try:
+        seconds = float(timeout)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            "timeout is a number of seconds, or None to wait for ever"
+        ) from error
+    if math.isnan(seconds) or seconds < 0:
+        raise InvalidArgumentError(f"timeout must be 0 or more seconds or None, not {timeout!r}")
+    return math.ceil(seconds * 1000) if seconds < _INT64_MAX / 1e6 else _FOREVER_MS
+
+
+def shape_tuple(shape: object) -> tuple[int, ...]:
+    """A shape as a tuple of 64-bit integers; a bare integer is one dimension."""
+    try:
+        if isinstance(shape, SupportsIndex):
+            extents: tuple[int, ...] = (operator.index(shape),)
+        elif isinstance(shape, Iterable) and not isinstance(shape, str | bytes):
+            extents = tuple(operator.index(extent) for extent in shape)
+        else:
+            raise TypeError
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"a shape is an integer or a sequence of them: {shape!r}"
+        ) from error
+    if any(not 0 <= extent <= _INT64_MAX for extent in extents):
+        raise LayoutError(f"extents of a shape are 0 or more and fit into 64 bits: {extents}")
+    return extents
+
+
+def metadata_text(metadata: Mapping[str, object] | None) -> str | None:
+    """Metadata as JSON text; libtidl checks its length."""
+    if metadata is None:
+        return None
+    if not isinstance(metadata, Mapping):
+        raise MetadataError(f"metadata is a dict, not {type(metadata).__name__}")
+    try:
+        text = json.dumps(
+            dict(metadata), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MetadataError(f"metadata must be made of what JSON has: {error}") from error
+    return text
+
+
+def access_value(access: object) -> int:
+    """The access under which memory is published."""
+    if access in ACCESS_LATER:
+        raise UnsupportedError(f'access="{access}" is not built yet; use access="shared"')
+    if not isinstance(access, str) or access not in ACCESS:
+        raise InvalidArgumentError(f'access is "shared", "live" or "immutable", not {access!r}')
+    return ACCESS[access]
+
+
+def attach_value(access: object) -> int:
+    """The access with which a tensor is attached."""
+    if not isinstance(access, str) or access not in ATTACH:
+        raise InvalidArgumentError(f'access is "read", "write" or "copy_on_write", not {access!r}')
+    return ATTACH[access]
+
+
+def retention_value(retain: object) -> int:
+    """How long a publication lives."""
+    if isinstance(retain, int | float) and not isinstance(retain, bool):
+        raise UnsupportedError('a life time in seconds is not built yet; use "persist" or "owner"')
+    if retain is not None and (not isinstance(retain, str) or retain not in RETENTION):
+        raise InvalidArgumentError(f'retain is None, "persist" or "owner", not {retain!r}')
+    return RETENTION[retain]
+
+
+def copy_value(copy: object) -> int:
+    """Whether publishing may, must or must not copy."""
+    if copy is not None and not isinstance(copy, bool):
+        raise ArgumentTypeError(f"copy is True, False or None, not {copy!r}")
+    return COPY[copy]
+
+
+def mode_bits(mode: object) -> int:
+    """Permission bits; libtidl refuses those outside 0o666."""
+    if isinstance(mode, bool) or not isinstance(mode, int):
+        raise ArgumentTypeError(f"mode is an integer such as 0o600, not {mode!r}")
+    if not 0 < mode <= 0o666:
+        raise InvalidArgumentError(f"mode {mode:#o} is outside 0o001 to 0o666")
+    return mode
+
+
+def group_id(group: str | int | None) -> int:
+    """A group id; 0 means the caller's own."""
+    if group is None:
+        return 0
+    if isinstance(group, str):
+        try:
+            return grp.getgrnam(group).gr_gid
+        except KeyError as error:
+            raise InvalidArgumentError(f"there is no group {group!r} on this machine") from error
+    if isinstance(group, bool) or not isinstance(group, int) or not 0 < group < 2**32 - 1:
+        raise InvalidArgumentError(f"group is a group's name or id, not {group!r}")
+    return group
+
+
+def generation_number(generation: int | None) -> int:
+    """A generation to ask for; 0 means the current one."""
+    if generation is None:
+        return 0
+    if isinstance(generation, bool) or not isinstance(generation, int):
+        raise ArgumentTypeError(f"generation is an integer or None, not {generation!r}")
+    if not 0 < generation <= _UINT64_MAX:
+        raise InvalidArgumentError(f"no generation has the number {generation}")
+    return generation
+
+
+def require_host(device: object) -> None:
+    """Refuses devices other than the host's memory."""
+    if device is not None and str(device) != "cpu":
+        raise UnsupportedError(f'device {str(device)!r} is not built yet; "cpu" is')
+
+
+def require_one_generation(keep: object) -> None:
+    """Refuses to keep more generations than the current one."""
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+        raise InvalidArgumentError(f"keep is a number of generations from 1 on, not {keep!r}")
+    if keep > 1:
+        raise UnsupportedError("keeping more than one generation is not built yet; use keep=1")
+
+
+def require_no_stream(stream: object) -> None:
+    """Refuses streams: host memory has none."""
+    if stream is not None:
+        raise UnsupportedError("streams belong to device memory, which is not built yet")

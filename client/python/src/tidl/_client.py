@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to a broker, and everything that is asked of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Never, Self, SupportsIndex
+
+from tidl import _arguments, _core, _dtypes, _programs, _records, _sources
+from tidl._errors import UnsupportedError
+from tidl._records import Broker, Inspection, ListEntry, Publication
+from tidl._tensor import Tensor
+
+Address = str | os.PathLike[str]
+Shape = SupportsIndex | Iterable[SupportsIndex]
+
+
+def connect(
+    address: Address | None = None, *, autostart: bool = True, timeout: float | None = 5.0
+) -> Client:
+    """Connects to a broker, or starts a private one.
+
+    Args:
+        address: path of the broker's socket. None searches: `$TIDL_SOCKET`, the user's runtime
+            folder, then the system's broker.
+        autostart: whether a private broker may be started when none answers anywhere and no
+            address was given.
+        timeout: seconds for all of it; None waits for ever.
+
+    Returns:
+        A client. Close it, or use it in a `with` statement.
+
+    Raises:
+        BrokerError: no broker answers, it is the wrong one, or none could be started.
+        TimedOutError: the time passed first.
+        PermissionDeniedError: the socket may not be used.
+    """
+    milliseconds = _arguments.timeout_ms(timeout)
+    core = _core.connect(
+        Tensor,
+        _arguments.address_text(address),
+        _program_name(),
+        _programs.bundled_daemon(),
+        max(milliseconds, 1) if milliseconds >= 0 else milliseconds,
+        bool(autostart),
+    )
+    return Client(core)
+
+
+def _program_name() -> str | None:
+    """What administrators see; libtidl's own guess would be the interpreter."""
+    name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return name.encode(errors="replace").decode() if name and "\0" not in name else None
+
+
+class Client:
+    """A connection to a broker, made by `tidl.connect()`.
+
+    All methods may be called from any thread; a call that waits holds up no other. Ctrl-C ends a
+    wait. After `os.fork()` a child may go on using its copy: its first call connects anew.
+    """
+
+    def __init__(self, core: _core.Client) -> None:
+        """Use `tidl.connect()`."""
+        self._core = core
+
+    # ---- life ----
+
+    def close(self) -> None:
+        """Ends the connection; calls of other threads that still wait fail with `ClosedError`.
+
+        Leases end with it. Tensors that are attached stay mapped until they are gone. What was
+        published with `retain="owner"` is removed. Never blocks.
+        """
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._core.closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<tidl.Client closed>"
+        return f"<tidl.Client {self.broker.address!r}>"
+
+    def __reduce__(self) -> Never:
+        raise UnsupportedError("a client cannot be pickled; connect again on the other side")
+
+    @property
+    def broker(self) -> Broker:
+        """The broker at the other end, as it introduced itself."""
+        return Broker(**self._core.broker())
+
+    def fileno(self) -> int:
+        """The descriptor to watch for readability in an event loop; see `dispatch()`."""
+        return self._core.fileno()
+
+    def dispatch(self) -> None:
+        """Handles what has arrived and sends what is queued. Never blocks.
+
+        Call it when `fileno()` is readable. Not needed otherwise: every other call does it too.
+        """
+        self._core.dispatch()
+
+    # ---- tensors ----
+
+    def empty(self, shape: Shape, *, dtype: Any = "float32", device: str | None = "cpu") -> Tensor:
+        """Allocates a tensor in shareable memory, without a name.
+
+        It is row-major and starts on a page. The pages are fresh and so zero. Publishing it, or
+        any view of it that a framework makes, copies nothing. Blocks for one round trip.
+
+        Args:
+            shape: extents in elements, an integer or a sequence; may be empty or have zeros.
+            dtype: a name ("float32", "bfloat16"), or a data type of NumPy, torch, Paddle, Taichi.
+            device: "cpu".
+
+        Raises:
+            LayoutError: the shape is negative, too large, or has more than 64 dimensions.
+            DtypeError: the data type is unknown.
+            QuotaError, NoMemoryError: there is no room for it.
+        """
+        _arguments.require_host(device)
+        name = _dtypes.dtype_name(dtype)
+        tensor: Tensor = self._core.empty(_arguments.shape_tuple(shape), name)
+        return tensor
+
+    def zeros(self, shape: Shape, *, dtype: Any = "float32", device: str | None = "cpu") -> Tensor:
+        """Like `empty()`, with the promise that every element is zero."""
+        return self.empty(shape, dtype=dtype, device=device)
+
+    def full(
+        self, shape: Shape, fill_value: Any, *, dtype: Any = "float32", device: str | None = "cpu"
+    ) -> Tensor:
+        """Like `empty()`, with every element set to a number.
+
+        Raises:
+            InvalidArgumentError: the number does not fit into the data type.
+        """
+        element = _dtypes.encode_scalar(_dtypes.dtype_name(dtype), fill_value)
+        tensor = self.empty(shape, dtype=dtype, device=device)
+        tensor._fill(element)
+        return tensor
+
+    def publish(
+        self,
+        name: str,
+        obj: Any,
+        *,
+        access: Literal["shared"] | str = "shared",
+        copy: bool | None = None,
+        retain: Literal["persist", "owner"] | float | None = None,
+        mode: int = 0o600,
+        group: str | int | None = None,
+        replace: bool = False,
+        keep: int = 1,
+        expose: bool = False,
+        metadata: Mapping[str, object] | None = None,
+        stream: Any = None,
+    ) -> Publication:
+        """Gives a tensor a name that other processes can attach it by.
+
+        Memory that came from `empty()` is published as it is, whatever view of it `obj` is:
+        later writes are seen by all. Anything else is copied once, as it is now, and the
+        publication says so. Blocks for one round trip (two and the copy for foreign memory).
+
+        Args:
+            name: 1 to 255 bytes, parts separated by "/", in the caller's own namespace.
+            obj: a `Tensor`, any object with `__dlpack__` on the host, a DLPack capsule (which is
+                used up), a NumPy array or a buffer. Its owner keeps it; it is not needed after
+                the call.
+            access: "shared": everybody who may, and asks for it, can write.
+            copy: None copies if needed, True always, False never.
+            retain: "persist" (until removed; a private broker says "until-idle"), or "owner"
+                (until this client closes). None: "persist".
+            mode: permission bits for owner, group and others, 0o600 to 0o666.
+            group: name or id of the group that the group bits speak of; None: the caller's own.
+            replace: whether to take over a name that is in use; holders of what it named before
+                keep that.
+            keep: generations to keep, 1.
+            expose: whether group or others may see a segment that is larger than the tensor.
+            metadata: what JSON can say, at most 4096 bytes, for readers.
+            stream: None.
+
+        Returns:
+            What became of it: generation, whether it was copied and why.
+
+        Raises:
+            ExistsError: the name is taken.
+            CopyNeededError: with `copy=False`, the memory is not shareable as it is.
+            DtypeError, LayoutError, DeviceError, BufferError: it is no tensor that can be shared.
+            QuotaError, NoMemoryError: there is no room for it.
+            UnsupportedError: not built in this version.
+        """
+        _arguments.require_one_generation(keep)
+        _arguments.require_no_stream(stream)
+        fields = self._core.publish(
+            _arguments.name_text(name),
+            _sources.publishable(obj),
+            _arguments.access_value(access),
+            _arguments.copy_value(copy),
+            _arguments.retention_value(retain),
+            _arguments.mode_bits(mode),
+            _arguments.group_id(group),
+            bool(replace),
+            bool(expose),
+            _arguments.metadata_text(metadata),
+        )
+        return Publication(name=name, **fields)
+
+    def get(
+        self,
+        name: str,
+        *,
+        access: Literal["read", "write", "copy_on_write"] | str = "read",
+        timeout: float | None = 0,
+        generation: int | None = None,
+        device: str | None = None,
+    ) -> Tensor:
+        """Attaches a published tensor.
+
+        The lease on it ends when the tensor and everything made from it are gone, or with
+        `release()`. Replacing or removing the name does not disturb it.
+
+        Args:
+            name: "path/like/this" in the caller's own namespace, or "owner:path".
+            access: "read" maps it for reading; "write" shares writes with every holder;
+                "copy_on_write" keeps what is written to this process.
+            timeout: seconds to wait for the name; 0 does not wait, None waits for ever.
+            generation: attach this generation only; None: the current one.
+            device: None or "cpu".
+
+        Raises:
+            NotFoundError: nothing that may be read has this name (with timeout 0).
+            TimedOutError: it did not appear in time.
+            GenerationGoneError: that generation is no longer published.
+            PermissionDeniedError: it may not be written.
+            BusyError: "copy_on_write" while somebody else can write.
+        """
+        _arguments.require_host(device)
+        tensor: Tensor = self._core.get(
+            _arguments.name_text(name),
+            _arguments.attach_value(access),
+            _arguments.timeout_ms(timeout),
+            _arguments.generation_number(generation),
+        )
+        return tensor
+
+    # ---- names ----
+
+    def list(self, pattern: str = "*") -> list[ListEntry]:
+        """What is published, as far as the caller may read it, oldest first.
+
+        Args:
+            pattern: "*" matches within one part of a name, "**" across parts; without ":" the
+                caller's own namespace, "alice:*" alice's, "*:**" everything.
+        """
+        fields = self._core.list(_arguments.name_text(pattern))
+        return [_records.list_entry(entry) for entry in fields]
+
+    def inspect(self, name: str) -> Inspection:
+        """Everything about one name: owner, holders, layout, memory, seals.
+
+        Raises:
+            NotFoundError: nothing that may be read has this name.
+        """
+        return _records.inspection(self._core.inspect(_arguments.name_text(name)))
+
+    def remove(self, name: str) -> None:
+        """Takes a name out of the listing. Holders keep their memory.
+
+        Raises:
+            NotFoundError: nothing has this name.
+            PermissionDeniedError: it belongs to somebody else.
+        """
+        self._core.remove(_arguments.name_text(name))
+
+    def shutdown(self) -> None:
+        """Asks the broker to stop. Whoever holds memory keeps it.
+
+        Raises:
+            PermissionDeniedError: only the broker's own user and root may.
+        """
+        self._core.shutdown()
+
+    def wait(self, name: str, **options: Any) -> Never:
+        """Not built yet: `get(name, timeout=...)` waits for a name."""
+        raise UnsupportedError(
+            f"wait() is not built yet; get({name!r}, timeout=...) waits for a name"
+        )
+
+    def watch(self, pattern: str) -> Never:
+        """Not built yet."""
+        raise UnsupportedError("watch() is not built yet; list() tells what is there now")

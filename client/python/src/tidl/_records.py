@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What calls give back: plain, frozen records. Ages are seconds, sizes bytes, shapes elements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+# Bits of F_GET_SEALS, in the kernel's numbering.
+_SEALS = {
+    0x01: "seal",
+    0x02: "shrink",
+    0x04: "grow",
+    0x08: "write",
+    0x10: "future_write",
+    0x20: "exec",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What became of a `Client.publish()`.
+
+    Attributes:
+        name: the name as it was given.
+        generation: number that this content of the name got; never repeats at one broker.
+        copied: whether the bytes were copied into shared memory (a snapshot).
+        path: how they came to lie there: "allocated", "attached", "copied" or "empty".
+        reason: why they were copied ("foreign", "requested", "not_owner", ...), None if not.
+        tensor_bytes: bytes of the tensor, elements times element size.
+        exposed_bytes: bytes that a reader can reach, which is the whole segment.
+        survives_restart: whether a restart of the broker keeps it.
+        retention: how long it lives: "persist", "owner" or "until-idle".
+        aliases_previous: whether the replaced generation had the same memory.
+    """
+
+    name: str
+    generation: int
+    copied: bool
+    path: str
+    reason: str | None
+    tensor_bytes: int
+    exposed_bytes: int
+    survives_restart: bool
+    retention: str
+    aliases_previous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker at the other end of a connection.
+
+    Attributes:
+        address: path of its socket.
+        version: version of tidld.
+        id: its random 128-bit identity, kept across restarts.
+        epoch: counts the restarts of this identity.
+        uid: the caller's user id as the broker sees it.
+        protocol: protocol version agreed on.
+        private: whether it is a private broker, which exits when idle.
+    """
+
+    address: str
+    version: str
+    id: bytes
+    epoch: int
+    uid: int
+    protocol: int
+    private: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process with a connection. uid, gid and pid are the kernel's word, the rest its own.
+
+    Attributes:
+        pid: in the broker's pid namespace; 0 outside it.
+        connected: whether it still is.
+    """
+
+    uid: int
+    gid: int
+    pid: int
+    name: str
+    command: str
+    cgroup: str
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Somebody who keeps memory alive.
+
+    Attributes:
+        kind: "lease" (got it by name) or "allocation" (made it and still has it).
+        access: "read", "write" or "copy_on_write".
+        age: seconds since then.
+        process: who.
+    """
+
+    kind: str
+    access: str
+    age: float
+    process: Process
+
+    @property
+    def pid(self) -> int:
+        """The holder's process id."""
+        return self.process.pid
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One block of shared memory.
+
+    Attributes:
+        size_bytes: as charged to its owner, control page included.
+        data_size_bytes: what a reader can reach, from `data_offset_bytes` on.
+        seals: names of the F_SEAL_ flags that the kernel reported just now.
+        inode: of the memfd, as in /proc/PID/maps.
+    """
+
+    id: int
+    size_bytes: int
+    data_offset_bytes: int
+    data_size_bytes: int
+    seals: tuple[str, ...]
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor of a publication.
+
+    Attributes:
+        key: path inside a bundle, "" for a single tensor.
+        segment_index: which of the segments it lies in; None when it has no elements.
+        byte_offset: of its first element from the segment's start.
+        strides: in elements.
+    """
+
+    key: str
+    segment_index: int | None
+    byte_offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntry:
+    """One line of `Client.list()`; dtype and shape are those of the first tensor.
+
+    Attributes:
+        owner: uid of the owner.
+        age: seconds since publishing.
+        mode: permission bits.
+    """
+
+    name: str
+    owner: int
+    generation: int
+    access: str
+    retention: str
+    mode: int
+    tensor_count: int
+    dtype: str
+    shape: tuple[int, ...]
+    tensor_bytes: int
+    segment_bytes: int
+    holder_count: int
+    age: float
+    publisher_pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything about one name, as `Client.inspect()` found it.
+
+    Attributes:
+        owner: uid of the owner.
+        access: how the memory may be used: "shared".
+        age: seconds since publishing.
+        write_protected: whether other users cannot write without a grant.
+        same_uid_write_protected: whether not even processes of the broker's own user can.
+        metadata: what the publisher attached, or None.
+        publisher: who published it; `publisher.connected` tells whether it is still there.
+        holders: who keeps it alive now.
+    """
+
+    name: str
+    owner: int
+    generation: int
+    access: str
+    retention: str
+    path: str
+    mode: int
+    group: int
+    age: float
+    exposed_bytes: int
+    survives_restart: bool
+    write_protected: bool
+    same_uid_write_protected: bool
+    metadata: dict[str, Any] | None
+    publisher: Process
+    holders: tuple[Holder, ...]
+    tensors: tuple[TensorInfo, ...]
+    segments: tuple[Segment, ...]
+
+
+def parse_metadata(text: str | None) -> dict[str, Any] | None:
+    """The metadata object of a tensor or publication; libtidl checked that it is one."""
+    if text is None:
+        return None
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def _pop_age(fields: dict[str, Any]) -> float:
+    milliseconds: int = fields.pop("age_ms")
+    return milliseconds / 1000
+
+
+def _holder(fields: dict[str, Any]) -> Holder:
+    process = Process(**fields.pop("process"))
+    return Holder(age=_pop_age(fields), process=process, **fields)
+
+
+def _segment(fields: dict[str, Any]) -> Segment:
+    bits = fields.pop("seals")
+    return Segment(seals=tuple(name for bit, name in _SEALS.items() if bits & bit), **fields)
+
+
+def _tensor(fields: dict[str, Any]) -> TensorInfo:
+    index = fields.pop("segment_index")
+    return TensorInfo(segment_index=None if index < 0 else index, **fields)
+
+
+def list_entry(fields: dict[str, Any]) -> ListEntry:
+    """One record of the extension's list()."""
+    return ListEntry(age=_pop_age(fields), **fields)
+
+
+def inspection(fields: dict[str, Any]) -> Inspection:
+    """The record of the extension's inspect()."""
+    return Inspection(
+        age=_pop_age(fields),
+        metadata=parse_metadata(fields.pop("metadata")),
+        publisher=Process(**fields.pop("publisher")),
+        holders=tuple(_holder(holder) for holder in fields.pop("holders")),
+        tensors=tuple(_tensor(tensor) for tensor in fields.pop("tensors")),
+        segments=tuple(_segment(segment) for segment in fields.pop("segments")),
+        **fields,
+    )

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors in shared memory."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Never, Self
+
+from tidl import _core, _records
+from tidl._errors import DtypeError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy.typing
+    import paddle
+    import torch
+    from typing_extensions import CapsuleType
+
+
+class Tensor(_core.Tensor):
+    """A tensor in shared memory, from `Client.empty()` or `Client.get()`.
+
+    Frameworks take it as it is: `torch.from_dlpack(tensor)`, `numpy.asarray(tensor)`. What they
+    make keeps the memory mapped by itself, also after this object is gone or released.
+
+    It has no `len()` and no indexing: use a framework for that.
+    """
+
+    @property
+    def device(self) -> str:
+        """Where the memory is: "cpu"."""
+        return "cpu"
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """What the publisher attached, a new dict each time, or None."""
+        return _records.parse_metadata(self._metadata_json)
+
+    @property
+    def compact_axes(self) -> tuple[int, ...] | None:
+        """The axes in the order in which they lie in memory, slowest first.
+
+        With the axes in this order the tensor is row-major: `to_taichi(axes=...)` takes them.
+        None if no order makes it row-major (it has gaps, negative or zero strides).
+        """
+        shape, strides = self.shape, self.strides
+        axes = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
+        expected = 1
+        for axis in reversed(axes):
+            if shape[axis] > 1 and strides[axis] != expected:
+                return None
+            expected *= shape[axis]
+        return tuple(axes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        if self.released:
+            return "<tidl.Tensor released>"
+        name = "unpublished" if self.name is None else repr(self.name)
+        generation = f", generation {self.generation}" if self.generation else ""
+        return (
+            f"<tidl.Tensor {name}: shape {self.shape}, {self.dtype}, {self.device}, "
+            f"access {self.access}{generation}>"
+        )
+
+    def __reduce__(self) -> Never:
+        raise UnsupportedError(
+            "pickling a tensor is not built yet; publish it and send its name, which the other "
+            "side passes to get()"
+        )
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Never:
+        # NumPy comes here only after the buffer and __array_interface__ had no word for the dtype.
+        raise DtypeError(f"NumPy has no {self.dtype}; use to_torch() or to_paddle()")
+
+    def unflagged(self) -> Unflagged:
+        """This tensor for consumers that know only DLPack's old capsule, which cannot say "read".
+
+        The caller vouches that the consumer does not write: on memory attached for reading that
+        would be a crash.
+        """
+        return Unflagged(self)
+
+    # ---- frameworks ----
+
+    def to_numpy(self, *, readonly_ok: bool = False) -> numpy.typing.NDArray[Any]:
+        """The same memory as a NumPy array, read-only if the tensor is.
+
+        Args:
+            readonly_ok: has no effect here: NumPy itself refuses to write to read-only memory.
+
+        Raises:
+            DtypeError: NumPy has no such data type.
+            MissingFrameworkError: NumPy is not installed.
+        """
+        from tidl.adapters.numpy import to_numpy
+
+        return to_numpy(self)
+
+    def to_torch(self, *, readonly_ok: bool = False) -> torch.Tensor:
+        """The same memory as a torch tensor.
+
+        Args:
+            readonly_ok: accept memory attached for reading. torch does not know what that is:
+                writing to such a tensor crashes the process.
+
+        Raises:
+            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            LayoutError: negative strides.
+            DtypeError: torch has no such data type.
+            MissingFrameworkError: torch is not installed.
+        """
+        from tidl.adapters.torch import to_torch
+
+        return to_torch(self, readonly_ok)
+
+    def to_paddle(self, *, readonly_ok: bool = False) -> paddle.Tensor:
+        """The same memory as a Paddle tensor.
+
+        Calling it again while that lives gives the same Paddle tensor: Paddle cannot import one
+        address twice.
+
+        Args:
+            readonly_ok: as for `to_torch()`.
+
+        Raises:
+            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            BusyError: Paddle has another tensor at the same address.
+            LayoutError: negative strides or more than 9 dimensions.
+            DtypeError: Paddle has no such data type (uint16 is bfloat16 to it).
+            MissingFrameworkError: Paddle is not installed.
+        """
+        from tidl.adapters.paddle import to_paddle
+
+        return to_paddle(self, readonly_ok)
+
+    def to_taichi(
+        self, *, axes: tuple[int, ...] | None = None, readonly_ok: bool = False
+    ) -> numpy.typing.NDArray[Any]:
+        """The same memory as an argument for a kernel's `ti.types.ndarray()`: a NumPy array.
+
+        Taichi takes row-major arrays without a copy. A permuted tensor has to be handed over
+        with its axes in the order of memory, and the kernel's indices follow that order:
+
+            y = client.get("permuted", access="write")  # shape (4, 8), strides (1, 4)
+            paint(y.to_taichi(axes=y.compact_axes))     # the kernel sees shape (8, 4)
+
+        Args:
+            axes: order in which the kernel sees the axes; None: as they are.
+            readonly_ok: as for `to_torch()`.
+
+        Raises:
+            LayoutError: not row-major (the message has the axes, if any do), or over 12 dimensions.
+            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            DtypeError: Taichi has no such data type.
+            MissingFrameworkError: NumPy is not installed.
+        """
+        from tidl.adapters.taichi import to_taichi
+
+        return to_taichi(self, axes, readonly_ok)
+
+    def to_jax(self, *, readonly_ok: bool = False) -> Never:
+        """Not built yet."""
+        raise _not_built("jax")
+
+    def to_tensorflow(self, *, readonly_ok: bool = False) -> Never:
+        """Not built yet."""
+        raise _not_built("tensorflow")
+
+    def to_cupy(self, *, readonly_ok: bool = False) -> Never:
+        """Not built yet."""
+        raise _not_built("cupy")
+
+    def to_mxnet(self, *, readonly_ok: bool = False) -> Never:
+        """Not built yet."""
+        raise _not_built("mxnet")
+
+    def to_tvm(self, *, readonly_ok: bool = False) -> Never:
+        """Not built yet."""
+        raise _not_built("tvm")
+
+
+def _not_built(framework: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"to_{framework}() is not built yet; the framework's own from_dlpack() may take the tensor"
+    )
+
+
+class Unflagged:
+    """A tensor that answers requests for old capsules even when it is read-only."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        """Use `Tensor.unflagged()`."""
+        self._tensor = tensor
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        return self._tensor._dlpack_unflagged(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._tensor.__dlpack_device__()

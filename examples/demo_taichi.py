@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taichi's side of the demo: attaches what the other process published, and paints it."""
+
+import demo_support as support
+import numpy as np
+import taichi as ti
+
+import tidl
+
+PUBLISHER_TIMEOUT_S = 120
+
+ti.init(arch=ti.cpu, log_level=ti.ERROR, offline_cache=False)
+
+
+@ti.kernel
+def paint(canvas: ti.types.ndarray(dtype=ti.f32, ndim=2), value: ti.f32):
+    for i, j in canvas:
+        canvas[i, j] = value
+
+
+@ti.kernel
+def paint_each(canvas: ti.types.ndarray(dtype=ti.f32, ndim=3), a: ti.i32, b: ti.i32, c: ti.i32):
+    # The axes come in the order in which they lie in memory; a, b and c weigh them.
+    for x, y, z in canvas:
+        canvas[x, y, z] = ti.cast(a * x + b * y + c * z, ti.f32)
+
+
+def attach(client: tidl.Client, name: str) -> tidl.Tensor:
+    tensor = client.get(name, access="write", timeout=PUBLISHER_TIMEOUT_S)
+    print(f"attached {name}, shape {list(tensor.shape)}, strides {list(tensor.strides)}")
+    return tensor
+
+
+def finish(client: tidl.Client, name: str, canvas: np.ndarray) -> None:
+    """Tells the publisher, and keeps the memory until somebody has looked at who holds it."""
+    client.publish(f"{name}.painted", np.zeros((), dtype="uint8"))
+    support.report("painted", canvas.ctypes.data)
+    support.hold()
+    client.remove(f"{name}.painted")
+
+
+def paint_zeros(client: tidl.Client) -> None:
+    with attach(client, "demo/ones") as tensor:
+        canvas = tensor.to_taichi()
+        paint(canvas, 0.0)
+        print("painted 0.0 in a Taichi kernel")
+        finish(client, "demo/ones", canvas)
+
+
+def paint_permuted_view(client: tidl.Client) -> None:
+    with attach(client, "demo/permuted") as tensor:
+        # A kernel takes row-major memory: hand it the axes as they lie there, and their weights.
+        axes = tensor.compact_axes
+        canvas = tensor.to_taichi(axes=axes)
+        weights = [(100, 10, 1)[axis] for axis in axes]
+        paint_each(canvas, *weights)
+        print("painted each element in its own colour")
+        finish(client, "demo/permuted", canvas)
+
+
+with tidl.connect() as client:
+    paint_zeros(client)
+    paint_permuted_view(client)

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages to test with: each kind once in full, and the largest ones. */
+#include "tests/support/messages.h"
+
+#include <string.h>
+
+static const int64_t sample_shape[] = {3, 1, 5};
+static const int64_t sample_strides[] = {-10, 7, 2};
+static const uint64_t sample_lease_ids[] = {1, 300, UINT64_MAX};
+static const uint64_t sample_segment_ids[] = {70000};
+
+static const struct tdp_segment sample_segments[] = {
+	{
+		.kind = TDP_SEGMENT_MEMFD,
+		.id = 11,
+		.size_bytes = 12288,
+		.data_offset_bytes = 4096,
+		.data_size_bytes = 4095,
+		.control_offset_bytes = 8192,
+		.seals = 0x2e,
+		.inode = 1u << 20,
+	},
+	{.kind = TDP_SEGMENT_DEVICE_CHUNKS, .id = 12, .size_bytes = 1u << 21},
+};
+
+static const struct tdp_tensor sample_tensors[] = {
+	{
+		.key = "layers/0/weight",
+		.segment_index = 1,
+		.byte_offset = 80,
+		.dtype = {.code = 2, .bits = 32, .lanes = 1},
+		.ndim = 3,
+		.shape = sample_shape,
+		.strides = sample_strides,
+		.flags = 4,
+	},
+	{.key = "", .segment_index = -1, .dtype = {.code = 17, .bits = 4, .lanes = 2}},
+};
+
+#define SAMPLE_PROCESS                                                                             \
+	{                                                                                          \
+		.uid = 1000, .gid = 1001, .pid = 4711, .name = "trainer",                          \
+		.command = "python3 train.py --epochs 3", .cgroup = "/user.slice",                 \
+		.is_connected = true,                                                              \
+	}
+
+static const struct tdp_list_entry sample_entries[] = {
+	{
+		.owner_uid = 1000,
+		.name = "sim/state",
+		.generation = 42,
+		.access = TIDL_ACCESS_LIVE,
+		.retention = TIDL_RETENTION_OWNER,
+		.mode = 0640,
+		.tensor_count = 2,
+		.dtype = {.code = 5, .bits = 128, .lanes = 3},
+		.ndim = 3,
+		.shape = sample_shape,
+		.tensor_bytes = 60,
+		.segment_bytes = 8192,
+		.holder_count = 5,
+		.age_ms = 1500,
+		.publisher_pid = 4711,
+	},
+	{
+		.name = "x",
+		.access = TIDL_ACCESS_SHARED,
+		.retention = TIDL_RETENTION_PERSIST,
+		.dtype = {.code = 6, .bits = 8, .lanes = 1},
+	},
+};
+
+static const struct tdp_holder sample_holders[] = {
+	{
+		.kind = TIDL_HOLDER_ALLOCATION,
+		.attach = TIDL_ATTACH_WRITE,
+		.age_ms = 77,
+		.process = SAMPLE_PROCESS,
+	},
+	{
+		.kind = TIDL_HOLDER_LEASE,
+		.attach = TIDL_ATTACH_COPY_ON_WRITE,
+		.process = {.name = "", .command = "", .cgroup = ""},
+	},
+};
+
+static void sample_tensor_kinds(struct tdp_message *message)
+{
+	switch (message->kind) {
+	case TDP_MESSAGE_PUBLISH:
+		message->publish = (struct tdp_publish){
+			.name = "sim/state",
+			.segment_count = TDP_ARRAY_LENGTH(sample_segments),
+			.segments = sample_segments,
+			.tensor_count = TDP_ARRAY_LENGTH(sample_tensors),
+			.tensors = sample_tensors,
+			.access = TIDL_ACCESS_IMMUTABLE,
+			.retention = TIDL_RETENTION_SECONDS,
+			.ttl_ms = 60000,
+			.mode = 0664,
+			.has_gid = true,
+			.gid = 100,
+			.replace = true,
+			.keep = 3,
+			.metadata = "{\"step\":\t7}",
+			.path = TIDL_PATH_COPIED,
+			.expose = true,
+		};
+		break;
+	case TDP_MESSAGE_PUBLISHED:
+		message->published = (struct tdp_published){
+			.generation = 43,
+			.retention = TIDL_RETENTION_UNTIL_IDLE,
+			.exposed_bytes = 4096,
+			.survives_restart = true,
+			.aliases_previous = true,
+			.replaced_generation = 42,
+		};
+		break;
+	case TDP_MESSAGE_GRANTED:
+		message->granted = (struct tdp_granted){
+			.lease_id = 9,
+			.owner_uid = 1000,
+			.segment_owner_uid = 1002,
+			.generation = 43,
+			.access = TIDL_ACCESS_LIVE,
+			.attach = TIDL_ATTACH_COPY_ON_WRITE,
+			.retention = TIDL_RETENTION_OWNER,
+			.segment_count = TDP_ARRAY_LENGTH(sample_segments),
+			.segments = sample_segments,
+			.tensor_count = TDP_ARRAY_LENGTH(sample_tensors),
+			.tensors = sample_tensors,
+			.metadata = "{}",
+		};
+		break;
+	case TDP_MESSAGE_RELEASE:
+		message->release = (struct tdp_release){
+			.lease_count = TDP_ARRAY_LENGTH(sample_lease_ids),
+			.lease_ids = sample_lease_ids,
+			.segment_count = TDP_ARRAY_LENGTH(sample_segment_ids),
+			.segment_ids = sample_segment_ids,
+		};
+		break;
+	default:
+		break;
+	}
+}
+
+static void sample_admin_kinds(struct tdp_message *message)
+{
+	switch (message->kind) {
+	case TDP_MESSAGE_LIST:
+		message->list = (struct tdp_list){.any_owner = true,
+						  .has_owner = true,
+						  .owner_uid = 1000,
+						  .pattern = "sim/**",
+						  .cursor = 6};
+		break;
+	case TDP_MESSAGE_LISTING:
+		message->listing = (struct tdp_listing){
+			.entry_count = TDP_ARRAY_LENGTH(sample_entries),
+			.entries = sample_entries,
+			.next_cursor = 7,
+		};
+		break;
+	case TDP_MESSAGE_INSPECT:
+		message->inspect = (struct tdp_inspect){.name = "sim/state",
+							.has_owner = true,
+							.owner_uid = 1000,
+							.generation = 43,
+							.tensor_cursor = 16,
+							.holder_cursor = 48};
+		break;
+	case TDP_MESSAGE_INSPECTION:
+		message->inspection = (struct tdp_inspection){
+			.owner_uid = 1000,
+			.name = "sim/state",
+			.generation = 43,
+			.access = TIDL_ACCESS_IMMUTABLE,
+			.retention = TIDL_RETENTION_OWNER,
+			.path = TIDL_PATH_IN_PLACE,
+			.mode = 0644,
+			.gid = 100,
+			.age_ms = 2500,
+			.exposed_bytes = 4096,
+			.metadata = "{\"a\": 1}",
+			.publisher = SAMPLE_PROCESS,
+			.segment_count = TDP_ARRAY_LENGTH(sample_segments),
+			.segments = sample_segments,
+			.tensor_count = TDP_ARRAY_LENGTH(sample_tensors),
+			.tensors = sample_tensors,
+			.holder_count = TDP_ARRAY_LENGTH(sample_holders),
+			.holders = sample_holders,
+			.next_tensor_cursor = 32,
+			.next_holder_cursor = 96,
+			.survives_restart = true,
+			.is_write_protected = true,
+			.is_same_uid_write_protected = true,
+		};
+		break;
+	default:
+		break;
+	}
+}
+
+static void sample_session_kinds(struct tdp_message *message)
+{
+	switch (message->kind) {
+	case TDP_MESSAGE_HELLO:
+		message->hello = (struct tdp_hello){
+			.min_version = 1,
+			.max_version = 2,
+			.features = 4,
+			.client_name = "trainer",
+			.command = "python3 train.py",
+			.cgroup = "/user.slice",
+			.pid_namespace = 4026531836,
+			.ipc_namespace = 4026531839,
+			.dev_shm_device = 25,
+		};
+		break;
+	case TDP_MESSAGE_WELCOME:
+		message->welcome = (struct tdp_welcome){
+			.version = 1,
+			.features = 2,
+			.broker_id = {1, 2, 3, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255},
+			.epoch = 17,
+			.server_version = "0.1.0",
+			.uid = 1000,
+			.is_private = true,
+			.max_packet_bytes = 30000,
+			.max_fds = 100,
+			.max_segment_bytes = 1ull << 40,
+		};
+		break;
+	case TDP_MESSAGE_FAILURE:
+		message->failure =
+			(struct tdp_failure){.code = TIDL_ERR_QUOTA, .message = "do less"};
+		break;
+	case TDP_MESSAGE_CANCEL:
+		message->cancel.request_id = 5;
+		break;
+	default:
+		break;
+	}
+}
+
+struct tdp_message tt_message_sample(enum tdp_message_kind kind)
+{
+	struct tdp_message message = {.kind = kind, .request_id = 1u << 30, .fd_count = 3};
+
+	switch (kind) {
+	case TDP_MESSAGE_ALLOCATE:
+		message.allocate.data_size_bytes = 1ull << 33;
+		break;
+	case TDP_MESSAGE_ALLOCATED:
+		message.allocated.segment = sample_segments[0];
+		break;
+	case TDP_MESSAGE_GET:
+		message.get = (struct tdp_get){.name = "sim/state",
+					       .has_owner = true,
+					       .owner_uid = 1000,
+					       .attach = TIDL_ATTACH_WRITE,
+					       .wait = true,
+					       .generation = 43};
+		break;
+	case TDP_MESSAGE_REMOVE:
+		message.remove = (struct tdp_remove){
+			.name = "sim/state", .has_owner = true, .owner_uid = 1000};
+		break;
+	default:
+		sample_session_kinds(&message);
+		sample_tensor_kinds(&message);
+		sample_admin_kinds(&message);
+		break;
+	}
+	return message;
+}
+
+/* ---- the largest ---- */
+
+static struct largest {
+	char name[TDP_NAME_MAX_BYTES + 1];
+	char client_name[TDP_CLIENT_NAME_MAX_BYTES + 1];
+	char command[TDP_COMMAND_MAX_BYTES + 1];
+	char cgroup[TDP_CGROUP_MAX_BYTES + 1];
+	char metadata[TDP_METADATA_MAX_BYTES + 1];
+	int64_t shape[TDP_NDIM_MAX];
+	int64_t strides[TDP_NDIM_MAX];
+	struct tdp_segment segments[1];
+	struct tdp_tensor tensors[TDP_TENSOR_PAGE_ROWS];
+	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
+	struct tdp_list_entry entries[TDP_LIST_PAGE_ROWS];
+} largest;
+
+static void text_fill(char *text, size_t size)
+{
+	memset(text, 'm', size - 1);
+	text[size - 1] = '\0';
+}
+
+static struct tdp_process largest_process(void)
+{
+	return (struct tdp_process){.uid = UINT32_MAX,
+				    .gid = UINT32_MAX,
+				    .pid = -1, /* the longest varint */
+				    .name = largest.client_name,
+				    .command = largest.command,
+				    .cgroup = largest.cgroup,
+				    .is_connected = true};
+}
+
+static void largest_fill_rows(void)
+{
+	const struct tidl_dtype dtype = {.code = 255, .bits = 255, .lanes = 65535};
+
+	largest.segments[0] = (struct tdp_segment){
+		.kind = TDP_SEGMENT_DEVICE_CHUNKS,
+		.id = UINT64_MAX,
+		.size_bytes = UINT64_MAX,
+		.data_offset_bytes = UINT64_MAX,
+		.data_size_bytes = UINT64_MAX,
+		.control_offset_bytes = UINT64_MAX,
+		.seals = UINT32_MAX,
+		.inode = UINT64_MAX,
+	};
+	for (size_t i = 0; i < TDP_TENSOR_PAGE_ROWS; i++)
+		largest.tensors[i] = (struct tdp_tensor){
+			.key = largest.name,
+			.segment_index = 0,
+			.byte_offset = UINT64_MAX,
+			.dtype = dtype,
+			.ndim = TDP_NDIM_MAX,
+			.shape = largest.shape,
+			.strides = largest.strides,
+			.flags = UINT32_MAX,
+		};
+	for (size_t i = 0; i < TDP_HOLDER_PAGE_ROWS; i++)
+		largest.holders[i] = (struct tdp_holder){.kind = TIDL_HOLDER_ALLOCATION,
+							 .attach = TIDL_ATTACH_WRITE,
+							 .age_ms = UINT64_MAX,
+							 .process = largest_process()};
+	for (size_t i = 0; i < TDP_LIST_PAGE_ROWS; i++)
+		largest.entries[i] = (struct tdp_list_entry){
+			.owner_uid = UINT32_MAX,
+			.name = largest.name,
+			.generation = UINT64_MAX,
+			.access = TIDL_ACCESS_IMMUTABLE,
+			.retention = TIDL_RETENTION_UNTIL_IDLE,
+			.mode = UINT32_MAX,
+			.tensor_count = UINT32_MAX,
+			.dtype = dtype,
+			.ndim = TDP_NDIM_MAX,
+			.shape = largest.shape,
+			.tensor_bytes = UINT64_MAX,
+			.segment_bytes = UINT64_MAX,
+			.holder_count = UINT32_MAX,
+			.age_ms = UINT64_MAX,
+			.publisher_pid = -1,
+		};
+}
+
+static void largest_fill(void)
+{
+	text_fill(largest.name, sizeof(largest.name));
+	text_fill(largest.client_name, sizeof(largest.client_name));
+	text_fill(largest.command, sizeof(largest.command));
+	text_fill(largest.cgroup, sizeof(largest.cgroup));
+	text_fill(largest.metadata, sizeof(largest.metadata));
+	for (size_t i = 0; i < TDP_NDIM_MAX; i++) {
+		largest.shape[i] = INT64_MAX;
+		largest.strides[i] = INT64_MIN;
+	}
+	largest_fill_rows();
+}
+
+static struct tdp_inspection largest_inspection(void)
+{
+	return (struct tdp_inspection){
+		.owner_uid = UINT32_MAX,
+		.name = largest.name,
+		.generation = UINT64_MAX,
+		.access = TIDL_ACCESS_IMMUTABLE,
+		.retention = TIDL_RETENTION_UNTIL_IDLE,
+		.path = TIDL_PATH_EMPTY,
+		.mode = UINT32_MAX,
+		.gid = UINT32_MAX,
+		.age_ms = UINT64_MAX,
+		.exposed_bytes = UINT64_MAX,
+		.metadata = largest.metadata,
+		.publisher = largest_process(),
+		.segment_count = TDP_ARRAY_LENGTH(largest.segments),
+		.segments = largest.segments,
+		.tensor_count = TDP_TENSOR_PAGE_ROWS,
+		.tensors = largest.tensors,
+		.holder_count = TDP_HOLDER_PAGE_ROWS,
+		.holders = largest.holders,
+		.next_tensor_cursor = UINT64_MAX,
+		.next_holder_cursor = UINT64_MAX,
+		.survives_restart = true,
+		.is_write_protected = true,
+		.is_same_uid_write_protected = true,
+	};
+}
+
+struct tdp_message tt_message_largest(enum tdp_message_kind kind)
+{
+	struct tdp_message message = {
+		.kind = kind, .request_id = UINT64_MAX, .fd_count = TDP_PACKET_MAX_FDS};
+
+	largest_fill();
+	if (kind == TDP_MESSAGE_LISTING)
+		message.listing = (struct tdp_listing){.entry_count = TDP_LIST_PAGE_ROWS,
+						       .entries = largest.entries,
+						       .next_cursor = UINT64_MAX};
+	else if (kind == TDP_MESSAGE_INSPECTION)
+		message.inspection = largest_inspection();
+	else
+		message.granted = (struct tdp_granted){
+			.lease_id = UINT64_MAX,
+			.owner_uid = UINT32_MAX,
+			.segment_owner_uid = UINT32_MAX - 1,
+			.generation = UINT64_MAX,
+			.access = TIDL_ACCESS_IMMUTABLE,
+			.attach = TIDL_ATTACH_WRITE,
+			.retention = TIDL_RETENTION_UNTIL_IDLE,
+			.segment_count = TDP_ARRAY_LENGTH(largest.segments),
+			.segments = largest.segments,
+			.tensor_count = TDP_TENSOR_PAGE_ROWS,
+			.tensors = largest.tensors,
+			.metadata = largest.metadata,
+		};
+	return message;
+}

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tests of libtidl: with fake brokers in a thread, and with real ones when tidld is built.
+add_library(tidl_client_test_support STATIC
+	client/support/broker.c
+	client/support/fake_broker.c
+	client/support/foreign.c
+	client/support/offline.c)
+target_link_libraries(tidl_client_test_support PUBLIC
+	tidl_client_static tidl_includes DLPack::DLPack PkgConfig::CRITERION)
+
+tidl_unit_tests(client tidl_client_test_support)
+
+file(GLOB client_sources CONFIGURE_DEPENDS client/test_*.c)
+foreach(source IN LISTS client_sources)
+	get_filename_component(test ${source} NAME_WE)
+	if(TARGET tidld)
+		set_property(TEST client/${test} APPEND PROPERTY
+			ENVIRONMENT "TIDL_DAEMON=$<TARGET_FILE:tidld>")
+	endif()
+endforeach()

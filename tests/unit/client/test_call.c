@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several threads on one connection, waits, time-outs, signals, answers that come late. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/lib/client.h"
+#include "tests/support/leak.h"
+#include "tests/unit/client/support/broker.h"
+#include "tests/unit/client/support/fake_broker.h"
+
+static const int64_t shape[] = {2, 3};
+
+static int get_waiting(struct tidl_client *client, const char *name, int64_t timeout_ms,
+		       struct tidl_tensor **ret_tensor)
+{
+	struct tidl_get_options options = {.size = sizeof(options), .timeout_ms = timeout_ms};
+
+	return tidl_get(client, name, &options, ret_tensor);
+}
+
+TT_TEST(call, a_time_out_passes, .timeout = 60)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor = NULL;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	cr_assert_eq(get_waiting(client, "late", 30, &tensor), TIDL_ERR_TIMEOUT);
+	cr_assert_not_null(strstr(tidl_last_error(), "late"));
+	cr_assert_eq(client->orphan_count, 0, "the broker answered the cancel");
+	/* The connection is as good as before. */
+	tensor = tt_tensor_counting(client, 2, shape);
+	tt_publish(client, "late", tensor, NULL, NULL);
+	tidl_tensor_unref(tensor);
+	cr_assert_eq(get_waiting(client, "late", 30, &tensor), 0);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+struct waiter {
+	struct tidl_client *client;
+	const char *name;
+	int result;
+	float seen;
+};
+
+static void *waiter_main(void *argument)
+{
+	struct waiter *waiter = argument;
+	struct tidl_tensor *tensor = NULL;
+
+	waiter->result = get_waiting(waiter->client, waiter->name, -1, &tensor);
+	if (waiter->result == 0)
+		waiter->seen = ((float *)tidl_tensor_data(tensor))[5];
+	tidl_tensor_unref(tensor);
+	return NULL;
+}
+
+TT_TEST(call, a_wait_in_one_thread_does_not_stop_calls_in_another, .timeout = 60)
+{
+	enum { THREADS = 3 };
+	static const char *const names[THREADS] = {"a", "b", "c"};
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct waiter waiters[THREADS];
+	pthread_t threads[THREADS];
+	struct tidl_tensor *tensor;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	for (size_t i = 0; i < THREADS; i++) {
+		waiters[i] = (struct waiter){.client = client, .name = names[i], .result = 1};
+		cr_assert_eq(pthread_create(&threads[i], NULL, waiter_main, &waiters[i]), 0);
+	}
+	/* In the reverse order, so that the leader may be the last to be served. */
+	tensor = tt_tensor_counting(client, 2, shape);
+	for (size_t i = THREADS; i-- > 0;) {
+		tt_publish(client, names[i], tensor, NULL, NULL);
+		cr_assert_eq(pthread_join(threads[i], NULL), 0);
+		cr_assert_eq(waiters[i].result, 0);
+		cr_assert_float_eq(waiters[i].seen, 5.0f, 0.0f);
+	}
+	cr_assert_null(client->calls);
+	cr_assert_null(client->leader);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+enum { STORM_THREADS = 4, STORM_ROUNDS = 150 };
+
+struct storm {
+	struct tidl_client *client;
+	int number;
+	int failed_round; /* -1: none */
+};
+
+static void *storm_main(void *argument)
+{
+	struct storm *storm = argument;
+	struct tidl_publish_options options = {.size = sizeof(options), .replace = 1};
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "storm/%d", storm->number);
+	for (int i = 0; i < STORM_ROUNDS; i++) {
+		struct DLManagedTensorVersioned *managed = NULL;
+		struct tidl_tensor *tensor = NULL, *own = NULL, *shared = NULL;
+
+		storm->failed_round = i;
+		if (tidl_empty(storm->client, 2, shape, tt_float32, &tensor) != 0)
+			return NULL;
+		((float *)tidl_tensor_data(tensor))[5] = (float)(storm->number * 1000 + i);
+		if (tidl_tensor_export(tensor, &managed) != 0 ||
+		    tidl_publish(storm->client, name, managed, &options, NULL) != 0)
+			return NULL;
+		if (get_waiting(storm->client, name, -1, &own) != 0 ||
+		    ((float *)tidl_tensor_data(own))[5] != (float)(storm->number * 1000 + i))
+			return NULL;
+		if (tidl_get(storm->client, "shared", NULL, &shared) != 0)
+			return NULL;
+		tidl_tensor_unref(shared);
+		tidl_tensor_unref(own);
+		tidl_tensor_unref(tensor);
+		if (get_waiting(storm->client, "never", 1, &own) != TIDL_ERR_TIMEOUT)
+			return NULL;
+	}
+	storm->failed_round = -1;
+	return NULL;
+}
+
+TT_TEST(call, many_threads_do_everything_at_once, .timeout = 120)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct storm storms[STORM_THREADS];
+	pthread_t threads[STORM_THREADS];
+	struct tidl_tensor *tensor;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tensor = tt_tensor_counting(client, 2, shape);
+	tt_publish(client, "shared", tensor, NULL, NULL);
+	tidl_tensor_unref(tensor);
+	for (int i = 0; i < STORM_THREADS; i++) {
+		storms[i] = (struct storm){.client = client, .number = i};
+		cr_assert_eq(pthread_create(&threads[i], NULL, storm_main, &storms[i]), 0);
+	}
+	for (int i = 0; i < STORM_THREADS; i++) {
+		cr_assert_eq(pthread_join(threads[i], NULL), 0);
+		cr_assert_eq(storms[i].failed_round, -1, "thread %d, round %d", i,
+			     storms[i].failed_round);
+	}
+	cr_assert_eq(client->segments.count, 0);
+	cr_assert_eq(client->orphan_count, 0);
+	cr_assert_eq(tt_holder_count(client, "shared"), 0);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+/* ---- signals ---- */
+
+static atomic_int handler_calls;
+static atomic_int handler_answer;
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static int interrupt_handler(void *context)
+{
+	struct tidl_listing *listing;
+
+	atomic_fetch_add(&handler_calls, 1);
+	/* It may call the client itself, in the middle of its wait. */
+	if (tidl_list(context, NULL, &listing) == 0)
+		tidl_listing_free(listing);
+	return atomic_load(&handler_answer);
+}
+
+struct interrupted {
+	struct tidl_client *client;
+	atomic_bool is_done;
+	int result;
+};
+
+static void *interrupted_main(void *argument)
+{
+	struct interrupted *wait = argument;
+	struct tidl_tensor *tensor = NULL;
+
+	wait->result = get_waiting(wait->client, "never", -1, &tensor);
+	atomic_store(&wait->is_done, true);
+	return NULL;
+}
+
+static void interrupt_until(pthread_t thread, const atomic_int *counter, int count)
+{
+	while (atomic_load(counter) < count) {
+		(void)pthread_kill(thread, SIGUSR1);
+		(void)sched_yield();
+	}
+}
+
+TT_TEST(call, a_signal_asks_the_handler, .timeout = 60)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	struct tt_broker broker;
+	struct interrupted wait = {.result = 1};
+	pthread_t thread;
+
+	tt_broker_start(&broker);
+	cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	wait.client = tt_broker_connect(&broker);
+	tidl_set_interrupt_handler(wait.client, interrupt_handler, wait.client);
+	cr_assert_eq(pthread_create(&thread, NULL, interrupted_main, &wait), 0);
+	interrupt_until(thread, &handler_calls, 3);
+	cr_assert_not(atomic_load(&wait.is_done), "the handler said to go on");
+	atomic_store(&handler_answer, 1);
+	while (!atomic_load(&wait.is_done)) {
+		(void)pthread_kill(thread, SIGUSR1);
+		(void)sched_yield();
+	}
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_assert_eq(wait.result, TIDL_ERR_INTERRUPTED);
+	tidl_disconnect(wait.client);
+	tt_broker_stop(&broker);
+}
+
+TT_TEST(call, without_a_handler_signals_change_nothing, .timeout = 60)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct waiter waiter = {.name = "x", .result = 1};
+	struct tidl_tensor *tensor;
+	pthread_t thread;
+
+	tt_broker_start(&broker);
+	cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	client = tt_broker_connect(&broker);
+	waiter.client = client;
+	cr_assert_eq(pthread_create(&thread, NULL, waiter_main, &waiter), 0);
+	for (int i = 0; i < 100; i++)
+		(void)pthread_kill(thread, SIGUSR1);
+	tensor = tt_tensor_counting(client, 2, shape);
+	tt_publish(client, "x", tensor, NULL, NULL);
+	for (int i = 0; i < 100; i++)
+		(void)sched_yield();
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_assert_eq(waiter.result, 0);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+/* ---- answers that come late ---- */
+
+/* What the broker's side saw, read after its thread has ended. */
+struct late {
+	int go_on_fd;	 /* the test wants the late answer */
+	int released_fd; /* the release of what nobody wanted has come */
+	uint64_t released_id;
+};
+
+/* Keeps a GET unanswered although it is cancelled, and grants it when nobody waits any more. */
+static void serve_late(struct tt_fake *fake, int fd)
+{
+	struct late *late = fake->context;
+	struct tdp_message message, request = {0};
+	struct tdp_arena arena;
+	struct tt_grant grant;
+	eventfd_t value;
+
+	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
+	while (tt_fake_receive(fd, &arena, &message)) {
+		if (message.kind == TDP_MESSAGE_GET) {
+			request = message;
+			request.get.name = NULL;
+		} else if (message.kind == TDP_MESSAGE_CANCEL) {
+			(void)eventfd_read(late->go_on_fd, &value);
+			tt_grant_init(&grant, &request, 99, 5);
+			(void)tt_fake_send(fd, &grant.message, &grant.read_fd, 1);
+			tt_grant_deinit(&grant);
+		} else if (message.kind == TDP_MESSAGE_RELEASE) {
+			late->released_id = message.release.lease_ids[0];
+			(void)eventfd_write(late->released_fd, 1);
+		}
+	}
+	tdp_arena_deinit(&arena);
+}
+
+TT_TEST(call, what_is_granted_to_nobody_is_given_back, .timeout = 60)
+{
+	struct late late = {0};
+	struct tt_fake fake = {.serve = serve_late, .context = &late};
+	struct tidl_client *client;
+	struct tidl_tensor *tensor = NULL;
+	struct pollfd item = {.events = POLLIN};
+	eventfd_t value;
+
+	late.go_on_fd = eventfd(0, EFD_CLOEXEC);
+	late.released_fd = eventfd(0, EFD_CLOEXEC);
+	tt_fake_start(&fake);
+	client = tt_fake_connect(&fake);
+	/* The broker does not answer the cancel, so the call gives up on its own. */
+	cr_assert_eq(get_waiting(client, "x", 10, &tensor), TIDL_ERR_TIMEOUT);
+	cr_assert_eq(client->orphan_count, 1);
+	cr_assert_eq(eventfd_write(late.go_on_fd, 1), 0);
+	item.fd = tidl_fd(client);
+	cr_assert_eq(poll(&item, 1, -1), 1);
+	cr_assert_eq(tidl_dispatch(client), 0, "%s", tidl_last_error());
+	cr_assert_eq(client->orphan_count, 0);
+	cr_assert_eq(eventfd_read(late.released_fd, &value), 0);
+	tidl_disconnect(client);
+	tt_fake_stop(&fake);
+	cr_assert_eq(late.released_id, 99);
+	close(late.go_on_fd);
+	close(late.released_fd);
+}
+
+/* Answers a cancel with the tensor that won the race. */
+static void serve_race(struct tt_fake *fake, int fd)
+{
+	struct tdp_message message, request = {0};
+	struct tdp_arena arena;
+	struct tt_grant grant;
+
+	(void)fake;
+	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
+	while (tt_fake_receive(fd, &arena, &message)) {
+		if (message.kind == TDP_MESSAGE_GET) {
+			request = message;
+		} else if (message.kind == TDP_MESSAGE_CANCEL) {
+			tt_grant_init(&grant, &request, 98, 5);
+			(void)tt_fake_send(fd, &grant.message, &grant.read_fd, 1);
+			tt_grant_deinit(&grant);
+		}
+	}
+	tdp_arena_deinit(&arena);
+}
+
+TT_TEST(call, a_tensor_that_beats_the_cancel_is_handed_out, .timeout = 60)
+{
+	struct tt_fake fake = {.serve = serve_race};
+	struct tidl_client *client;
+	struct tidl_tensor *tensor = NULL;
+
+	tt_fake_start(&fake);
+	client = tt_fake_connect(&fake);
+	cr_assert_eq(get_waiting(client, "x", 10, &tensor), 0, "%s", tidl_last_error());
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_fake_stop(&fake);
+}
+
+/* Answers two requests in the wrong order, from one thread's view. */
+static void serve_crossed(struct tt_fake *fake, int fd)
+{
+	struct tdp_message message;
+	uint64_t first_id = 0;
+	struct tdp_arena arena;
+	struct tt_grant grant;
+
+	(void)fake;
+	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
+	while (tt_fake_receive(fd, &arena, &message)) {
+		if (message.kind != TDP_MESSAGE_GET)
+			continue;
+		if (first_id == 0) {
+			first_id = message.request_id;
+			continue;
+		}
+		(void)tt_fake_send_failure(fd, message.request_id, TIDL_ERR_PERMISSION);
+		tt_grant_init(&grant, &message, 97, 5);
+		grant.message.request_id = first_id;
+		grant.message.granted.attach = TIDL_ATTACH_READ;
+		(void)tt_fake_send(fd, &grant.message, &grant.read_fd, 1);
+		tt_grant_deinit(&grant);
+		first_id = 0;
+	}
+	tdp_arena_deinit(&arena);
+}
+
+static void *getter_main(void *argument)
+{
+	struct tidl_tensor *tensor = NULL;
+	int r = tidl_get(argument, "x", NULL, &tensor);
+
+	tidl_tensor_unref(tensor);
+	return (void *)(intptr_t)r;
+}
+
+TT_TEST(call, answers_find_their_callers, .timeout = 60)
+{
+	struct tt_fake fake = {.serve = serve_crossed};
+	struct tidl_client *client;
+
+	tt_fake_start(&fake);
+	client = tt_fake_connect(&fake);
+	for (int i = 0; i < 50; i++) {
+		pthread_t thread;
+		void *theirs;
+		intptr_t ours;
+
+		cr_assert_eq(pthread_create(&thread, NULL, getter_main, client), 0);
+		ours = (intptr_t)getter_main(client);
+		cr_assert_eq(pthread_join(thread, &theirs), 0);
+		/* One each, whoever came first. */
+		cr_assert_eq(ours + (intptr_t)theirs, TIDL_ERR_PERMISSION);
+	}
+	tidl_disconnect(client);
+	tt_fake_stop(&fake);
+}
+
+/* Reads nothing until told to, so that the client's sends meet a full socket. */
+static void serve_stopped(struct tt_fake *fake, int fd)
+{
+	struct late *late = fake->context;
+	struct tdp_message message;
+	struct tdp_arena arena;
+	eventfd_t value;
+
+	(void)eventfd_read(late->go_on_fd, &value);
+	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
+	while (tt_fake_receive(fd, &arena, &message)) {
+		if (message.kind == TDP_MESSAGE_REMOVE)
+			(void)tt_fake_send_failure(fd, message.request_id, TIDL_ERR_NOT_FOUND);
+	}
+	tdp_arena_deinit(&arena);
+}
+
+static void *remover_main(void *argument)
+{
+	return (void *)(intptr_t)tidl_remove(argument, "x");
+}
+
+TT_TEST(call, a_full_socket_makes_calls_wait_and_loses_none, .timeout = 60)
+{
+	enum { THREADS = 3, JUNK = 2000 };
+	struct late late = {0};
+	struct tt_fake fake = {.serve = serve_stopped, .context = &late};
+	struct tidl_client *client;
+	pthread_t threads[THREADS];
+	size_t queued = 0;
+
+	late.go_on_fd = eventfd(0, EFD_CLOEXEC);
+	tt_fake_start(&fake);
+	client = tt_fake_connect(&fake);
+	/* Releases fill it up, and then their queue. */
+	for (uint64_t i = 1; i <= JUNK; i++) {
+		struct tdc_lease *lease;
+		struct tdp_fault fault;
+
+		cr_assert_eq(tdc_lease_new(TDC_LEASE_PUBLICATION, &lease, &fault), 0);
+		lease->id = i;
+		lease->era = client->era;
+		tdc_lease_end(client, lease);
+		queued += client->outbound.head != NULL;
+	}
+	cr_assert_gt(queued, 0, "the socket took everything: send more");
+	for (size_t i = 0; i < THREADS; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, remover_main, client), 0);
+	cr_assert_eq(eventfd_write(late.go_on_fd, 1), 0);
+	for (size_t i = 0; i < THREADS; i++) {
+		void *result;
+
+		cr_assert_eq(pthread_join(threads[i], &result), 0);
+		cr_assert_eq((intptr_t)result, TIDL_ERR_NOT_FOUND);
+	}
+	cr_assert_null(client->outbound.head, "what was queued went before");
+	tidl_disconnect(client);
+	tt_fake_stop(&fake);
+	close(late.go_on_fd);
+}
+
+TT_TEST(call, a_request_that_was_never_sent_just_ends, .timeout = 60)
+{
+	enum { JUNK = 2000 };
+	struct late late = {0};
+	struct tt_fake fake = {.serve = serve_stopped, .context = &late};
+	struct tidl_client *client;
+	struct tidl_tensor *tensor = NULL;
+
+	late.go_on_fd = eventfd(0, EFD_CLOEXEC);
+	tt_fake_start(&fake);
+	client = tt_fake_connect(&fake);
+	for (uint64_t i = 1; i <= JUNK; i++) {
+		struct tdc_lease *lease;
+		struct tdp_fault fault;
+
+		cr_assert_eq(tdc_lease_new(TDC_LEASE_ALLOCATION, &lease, &fault), 0);
+		lease->id = i;
+		lease->era = client->era;
+		tdc_lease_end(client, lease);
+	}
+	cr_assert_eq(get_waiting(client, "x", 20, &tensor), TIDL_ERR_TIMEOUT);
+	cr_assert_eq(client->orphan_count, 0);
+	cr_assert_null(client->calls);
+	cr_assert_eq(eventfd_write(late.go_on_fd, 1), 0);
+	tidl_disconnect(client);
+	tt_fake_stop(&fake);
+	close(late.go_on_fd);
+}

@@ -101,6 +101,13 @@ static bool folder_is_ours(const char *path)
 	return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
+static bool folder_is_of_others(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && status.st_uid != geteuid() && status.st_uid != 0;
+}
+
 /* The folder that `tidl` goes into; only the one in /tmp is ours to make. */
 static int base_folder_find(int create, char ret_path[TDP_PATH_MAX], struct tdp_fault *fault)
 {
@@ -108,8 +115,10 @@ static int base_folder_find(int create, char ret_path[TDP_PATH_MAX], struct tdp_
 	char path[TDP_PATH_MAX];
 	int result;
 
-	/* The specification of this variable has relative paths ignored. */
-	if (configured != NULL && configured[0] == '/')
+	/* The specification of this variable has relative paths ignored. One that belongs to
+	 * another user came along with sudo or su: what root makes in there would lock that user
+	 * out. */
+	if (configured != NULL && configured[0] == '/' && !folder_is_of_others(configured))
 		return path_format(ret_path, fault, "%s", configured);
 	(void)snprintf(path, sizeof(path), "/run/user/%u", geteuid());
 	if (!folder_is_ours(path)) {

@@ -11,7 +11,7 @@ enum { TDP_PATH_MAX = 108 };
 #define TDP_SYSTEM_SOCKET "/run/tidl/tidld.sock"
 
 /*
- * The user's runtime folder for tidl: $XDG_RUNTIME_DIR, else /run/user/<euid> if it is ours, else
+ * The user's runtime folder for tidl: $XDG_RUNTIME_DIR unless another user's, else /run/user/<euid> if it is ours, else
  * /tmp/tidl-<euid>, each with `/tidl` behind it. The folder in /tmp is made 0700 and its owner and
  * mode are checked by lstat, since anybody may have made it first. @create makes the last part too.
  *

@@ -118,7 +118,7 @@ int tdp_error_is_known(int code)
 	return error_row_find((enum tidl_error)code) != NULL;
 }
 
-int tdp_fault_set(struct tdp_fault *fault, int code, const char *format, ...)
+int(tdp_fault_set)(struct tdp_fault *fault, int code, const char *format, ...)
 {
 	va_list arguments;
 
@@ -142,7 +142,7 @@ static int errno_to_code(int errno_value)
 	}
 }
 
-int tdp_fault_errno(struct tdp_fault *fault, int errno_value, const char *format, ...)
+int(tdp_fault_errno)(struct tdp_fault *fault, int errno_value, const char *format, ...)
 {
 	const char *description = strerrordesc_np(errno_value);
 	va_list arguments;
@@ -163,7 +163,7 @@ int tdp_fault_errno(struct tdp_fault *fault, int errno_value, const char *format
 	return fault->code;
 }
 
-int tdp_fault_code(struct tdp_fault *fault, int code)
+int(tdp_fault_code)(struct tdp_fault *fault, int code)
 {
 	return tdp_fault_set(fault, code, "%s", tdp_error_text(code));
 }

@@ -30,6 +30,19 @@ __attribute__((format(printf, 3, 4))) int tdp_fault_errno(struct tdp_fault *faul
 /* Record a code with its general sentence. */
 int tdp_fault_code(struct tdp_fault *fault, int code);
 
+/* A refusal is never 0. Said here, where compilers and analysers see it: they would otherwise
+ * follow every refused call as if it had filled in its results. */
+static inline int tdp_fault_refusal(int code)
+{
+	if (code >= 0)
+		__builtin_unreachable();
+	return code;
+}
+
+#define tdp_fault_set(...)   tdp_fault_refusal(tdp_fault_set(__VA_ARGS__))
+#define tdp_fault_errno(...) tdp_fault_refusal(tdp_fault_errno(__VA_ARGS__))
+#define tdp_fault_code(...)  tdp_fault_refusal(tdp_fault_code(__VA_ARGS__))
+
 /* Stable name and general sentence of a code; "UNKNOWN" for codes that do not exist. */
 const char *tdp_error_name(int code);
 const char *tdp_error_text(int code);

@@ -137,6 +137,22 @@ TT_TEST(paths, a_path_too_long_for_a_socket_is_an_error)
 	cr_assert_eq(find(path, 0, 1).code, TIDL_ERR_LIMIT);
 }
 
+/* As after `sudo -E`: what root made in there would lock its owner out. */
+TT_TEST(paths, the_variable_of_another_user_is_ignored)
+{
+	struct outcome outcome;
+
+	if (geteuid() != 0)
+		cr_skip_test("only root can make folders of others");
+	folder_open();
+	cr_assert_eq(chown(folder, OTHER_UID, OTHER_UID), 0);
+	outcome = find(folder, LONELY_UID, 0);
+	cr_assert_null(strstr(outcome.path, folder));
+	cr_assert_null(strstr(outcome.text, folder));
+	cr_assert_eq(find(folder, OTHER_UID, 1).code, 0, "its owner's own");
+	folder_remove();
+}
+
 TT_TEST(paths, folders_of_others_are_refused)
 {
 	char path[80];

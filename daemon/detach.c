@@ -65,7 +65,7 @@ int tdd_detach_ready(int report_fd, struct tdp_fault *fault)
 	    dup2(null, STDERR_FILENO) < 0)
 		return tdp_fault_errno(fault, errno, "cannot let go of the terminal");
 	if (null <= STDERR_FILENO)
-		null = -1;
+		(void)tdp_fd_steal(&null);
 	if (write(report, "", 1) != 1)
 		return tdp_fault_errno(fault, errno, "the starter has gone");
 	return 0;

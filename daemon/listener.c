@@ -44,7 +44,7 @@ static int choose_system_path(char ret_path[TDP_PATH_MAX], struct tdp_fault *fau
 	*strrchr(folder, '/') = '\0';
 	if (mkdir(folder, 0755) < 0 && errno != EEXIST)
 		return tdp_fault_errno(fault, errno, "cannot make %s", folder);
-	strcpy(ret_path, TDP_SYSTEM_SOCKET);
+	memcpy(ret_path, TDP_SYSTEM_SOCKET, sizeof(TDP_SYSTEM_SOCKET));
 	return 0;
 }
 
@@ -65,7 +65,7 @@ static int choose_given_path(const char *path, char ret_path[TDP_PATH_MAX], stru
 				     "the socket's path is longer than %d bytes: choose a shorter "
 				     "one",
 				     TDP_PATH_MAX - 1);
-	strcpy(ret_path, path);
+	memcpy(ret_path, path, strlen(path) + 1);
 	return 0;
 }
 
@@ -186,7 +186,7 @@ int tdd_listener_open(const char *path, bool is_private, struct tdd_listener *re
 	r = clear_path(path, fault);
 	if (r < 0)
 		return r;
-	strcpy(listener.path, path);
+	memcpy(listener.path, path, strlen(path) + 1);
 	listener.fd = open_socket(fault);
 	if (listener.fd < 0)
 		return listener.fd;
@@ -278,16 +278,14 @@ static void turn_off_late_comers(const struct tdd_listener *listener)
 		tdp_fd_close(fd);
 }
 
-bool tdd_listener_try_close(struct tdd_listener *listener)
+bool tdd_listener_try_leave(const struct tdd_listener *listener)
 {
 	tdp_auto_fd lock = -1;
 	struct tdp_fault fault;
 
-	if (listener->path[0] == '\0') {
-		/* Who waits in its queue waits for the next broker. */
-		tdd_listener_deinit(listener);
+	/* Who waits in a passed socket's queue waits for the next broker. */
+	if (listener->path[0] == '\0')
 		return true;
-	}
 	if (listener_owns_file(listener)) {
 		if (open_lock(listener->path, LOCK_EX | LOCK_NB, &lock, &fault) < 0)
 			return false;
@@ -295,7 +293,6 @@ bool tdd_listener_try_close(struct tdd_listener *listener)
 			unlink(listener->path);
 	}
 	turn_off_late_comers(listener);
-	tdd_listener_deinit(listener);
 	return true;
 }
 

@@ -39,10 +39,10 @@ int tdd_listener_adopt(struct tdd_listener *ret_listener, struct tdp_fault *faul
 int tdd_listener_accept(const struct tdd_listener *listener) TDP_MUST_CHECK;
 
 /*
- * Stop listening, under the start lock: take the socket's file away and turn off whoever has
+ * Give the place up, under the start lock: take the socket's file away and turn off whoever has
  * connected since the last accept. False when somebody else holds the lock: try again later.
  */
-bool tdd_listener_try_close(struct tdd_listener *listener);
+bool tdd_listener_try_leave(const struct tdd_listener *listener);
 
 /* Close what is open; the file stays. */
 void tdd_listener_deinit(struct tdd_listener *listener);

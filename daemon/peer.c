@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -131,14 +130,13 @@ int tdd_peer_identify(int socket_fd, struct tdd_peer *ret_peer, struct tdp_fault
 
 uint32_t tdd_peer_overflow_uid(void)
 {
-	uint32_t uid = OVERFLOW_UID_DEFAULT;
-	FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
-	unsigned value;
+	tdp_auto_fd fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+	char text[16] = "";
+	unsigned long uid;
+	char *end;
 
-	if (!file)
-		return uid;
-	if (fscanf(file, "%u", &value) == 1)
-		uid = value;
-	fclose(file);
-	return uid;
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return OVERFLOW_UID_DEFAULT;
+	uid = strtoul(text, &end, 10);
+	return end == text ? OVERFLOW_UID_DEFAULT : (uint32_t)uid;
 }

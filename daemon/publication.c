@@ -10,6 +10,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/lease.h"
+#include "proto/tensor/layout.h"
 
 /* Hands out the parts of the block; sizes are those of one packet, so nothing overflows. */
 struct layout {
@@ -88,6 +89,8 @@ static void publication_fill(struct tdd_publication *publication, const struct l
 		tensor->key = put_text(&texts, tensor->key);
 		tensor->shape = put_numbers(&numbers, tensor->shape, tensor->ndim);
 		tensor->strides = put_numbers(&numbers, tensor->strides, tensor->ndim);
+		/* The others speak of one export, not of the memory. */
+		tensor->flags &= TDP_LAYOUT_SUBBYTE_PADDED;
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,10 +139,11 @@ static int account_refuse(const struct tdd_account *account, enum tdd_quota_kind
 			     account->uid, limit, what, used, amount, advice);
 }
 
-static int account_check(const struct tdd_account *account, enum tdd_quota_kind kind,
-			 uint64_t amount, struct tdp_fault *fault)
+/* Is there room on @account and all above, as far as and without @common? */
+static int account_check(const struct tdd_account *account, const struct tdd_account *common,
+			 enum tdd_quota_kind kind, uint64_t amount, struct tdp_fault *fault)
 {
-	for (; account; account = account->parent) {
+	for (; account != common; account = account->parent) {
 		uint64_t limit = account->quota->limits[account->level][kind];
 		uint64_t used = account->used[kind];
 
@@ -149,6 +151,16 @@ static int account_check(const struct tdd_account *account, enum tdd_quota_kind 
 			return account_refuse(account, kind, amount, fault);
 	}
 	return 0;
+}
+
+static bool account_is_above(const struct tdd_account *account, const struct tdd_account *other)
+{
+	while (other != account) {
+		if (!other->parent)
+			return false;
+		other = other->parent;
+	}
+	return true;
 }
 
 static void charge_attach(struct tdd_charge *charge, struct tdd_account *account)
@@ -162,7 +174,7 @@ static void charge_attach(struct tdd_charge *charge, struct tdd_account *account
 int tdd_charge_init(struct tdd_charge *charge, struct tdd_account *account,
 		    enum tdd_quota_kind kind, uint64_t amount, struct tdp_fault *fault)
 {
-	int r = account_check(account, kind, amount, fault);
+	int r = account_check(account, NULL, kind, amount, fault);
 
 	if (r < 0)
 		return r;
@@ -197,20 +209,15 @@ void tdd_charge_force(struct tdd_charge *charge, struct tdd_account *account)
 
 int tdd_charge_move(struct tdd_charge *charge, struct tdd_account *account, struct tdp_fault *fault)
 {
-	struct tdd_charge moved = *charge;
-	struct tdd_account *previous = charge->account;
+	const struct tdd_account *common = charge->account;
 	int r;
 
-	if (previous == account)
-		return 0;
-	/* What both have in common is paid once: give back first, and take again on failure. */
-	if (previous)
-		previous->ref_count++;
-	tdd_charge_deinit(charge);
-	r = tdd_charge_init(&moved, account, moved.kind, moved.amount, fault);
-	if (r < 0 && previous)
-		charge_attach(&moved, previous);
-	*charge = moved;
-	tdd_account_unref(previous);
-	return r;
+	/* What both have above them pays already. */
+	while (common && !account_is_above(common, account))
+		common = common->parent;
+	r = account_check(account, common, charge->kind, charge->amount, fault);
+	if (r < 0)
+		return r;
+	tdd_charge_force(charge, account);
+	return 0;
 }

@@ -3,7 +3,8 @@
  * The server: accepts connections, frees sessions at the end of each turn of the loop, and knows
  * when to stop.
  *
- *	RUNNING --stop, signal, idle--> STOPPING --start lock taken--> STOPPED
+ *	RUNNING --stop or signal--> STOPPING --start lock--> STOPPED
+ *	RUNNING --nobody there, start lock--> STOPPED
  *
  * It decides nothing about tensors.
  */
@@ -39,21 +40,13 @@ static void server_leave(struct tdd_server *server)
 	tdd_loop_stop(server->loop);
 }
 
-/* Take the start lock, or try again in a moment: somebody who starts holds it, finds us alive, and
- * lets go. */
-static void server_try_leave(struct tdd_server *server)
+/* False: somebody who starts holds the start lock, finds us alive, and soon lets go. */
+static bool server_try_leave(struct tdd_server *server)
 {
-	bool has_listener = server->listener.fd >= 0;
-
-	if (server->state != TDD_SERVER_STOPPING)
-		return;
-	server->listener_watch = tdd_watch_free(server->listener_watch);
-	if (!has_listener || tdd_listener_try_close(&server->listener) ||
-	    ++server->exit_tries >= TDD_EXIT_LOCK_TRIES) {
-		server_leave(server);
-		return;
-	}
-	tdd_timer_start(server->exit_timer, TDD_EXIT_LOCK_RETRY_MS);
+	if (server->listener.fd >= 0 && !tdd_listener_try_leave(&server->listener))
+		return false;
+	server_leave(server);
+	return true;
 }
 
 void tdd_server_stop(struct tdd_server *server)
@@ -94,19 +87,6 @@ static void server_follow_idleness(struct tdd_server *server)
 		tdd_timer_stop(server->exit_timer);
 	else if (!tdd_timer_is_running(server->exit_timer))
 		tdd_timer_start(server->exit_timer, patience_ms);
-}
-
-static void server_exit_timer_fired(void *context)
-{
-	struct tdd_server *server = context;
-
-	if (server->state == TDD_SERVER_RUNNING) {
-		if (server->session_count > 0)
-			return;
-		tdd_log(TDD_LOG_INFO, "stopping, since nobody is connected");
-		server_set_state(server, TDD_SERVER_STOPPING);
-	}
-	server_try_leave(server);
 }
 
 /* ---- sessions ---- */
@@ -156,6 +136,7 @@ int tdd_server_adopt(struct tdd_server *server, int socket_fd, struct tdp_fault 
 	int r = tdd_session_new(server, socket_fd, &session, fault);
 
 	if (r < 0) {
+		tdd_log(TDD_LOG_DEBUG, "a connection was turned away: %s", fault->text);
 		turn_away(server, socket_fd, fault);
 		return r;
 	}
@@ -181,6 +162,7 @@ static void server_retry(void *context)
 {
 	struct tdd_server *server = context;
 	struct tdd_session *session;
+	uint64_t waited_ms = server->retry_ms;
 	bool is_blocked = false;
 	bool has_moved = false;
 
@@ -193,7 +175,7 @@ static void server_retry(void *context)
 		has_moved |= session->outbox.packet_count < packet_count;
 		is_blocked |= session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN;
 	}
-	server->retry_ms = has_moved ? TDD_RETRY_MIN_MS : 2 * server->retry_ms;
+	server->retry_ms = has_moved ? TDD_RETRY_MIN_MS : 2 * waited_ms;
 	if (server->retry_ms > TDD_RETRY_MAX_MS)
 		server->retry_ms = TDD_RETRY_MAX_MS;
 	if (is_blocked)
@@ -236,6 +218,37 @@ static void server_accept(void *context, int events)
 		}
 		(void)tdd_server_adopt(server, fd, &fault);
 	}
+}
+
+/* ---- the end of idleness, and of everything ---- */
+
+static void server_end_idleness(struct tdd_server *server)
+{
+	/* Whoever has just come is served rather than turned off. */
+	if (server->listener_watch)
+		server_accept(server, TDD_WATCH_READABLE);
+	if (server->session_count > 0)
+		return;
+	if (server_try_leave(server))
+		tdd_log(TDD_LOG_INFO, "stopping, since nobody is connected");
+	else
+		server_follow_idleness(server);
+}
+
+static void server_exit_timer_fired(void *context)
+{
+	struct tdd_server *server = context;
+
+	if (server->state == TDD_SERVER_RUNNING) {
+		server_end_idleness(server);
+		return;
+	}
+	if (server_try_leave(server))
+		return;
+	if (++server->exit_tries >= TDD_EXIT_LOCK_TRIES)
+		server_leave(server);
+	else
+		tdd_timer_start(server->exit_timer, TDD_EXIT_LOCK_RETRY_MS);
 }
 
 int tdd_server_listen(struct tdd_server *server, const struct tdd_listener *listener,

@@ -44,6 +44,19 @@ static int raise_descriptor_limit(uint64_t *ret_limit, struct tdp_fault *fault)
 	return 0;
 }
 
+/* A memfd counts as a file: beyond `ulimit -f` its creation would end the broker by SIGXFSZ. With
+ * the signal ignored what the hard limit forbids fails with EFBIG, which one client is told. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN);
+	if (getrlimit(RLIMIT_FSIZE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 /* A broker in the background must not keep its starter's pipes, locks and terminals alive. */
 static void let_go_of_descriptors(void)
 {
@@ -142,6 +155,7 @@ int tdd_setup(const struct tdd_options *options, struct tdd_server **ret_server,
 
 	/* Sockets are written with MSG_NOSIGNAL; this is for a log whose reader has gone. */
 	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
 	if (options->detach && (options->socket || !tdd_listener_is_activated()))
 		let_go_of_descriptors();
 	tdd_log_set_level((enum tdd_log_level)options->log_level);
@@ -155,7 +169,8 @@ int tdd_setup(const struct tdd_options *options, struct tdd_server **ret_server,
 		return r;
 	r = start(options, &listener, ret_server, fault);
 	if (r < 0) {
-		(void)tdd_listener_try_close(&listener);
+		(void)tdd_listener_try_leave(&listener);
+		tdd_listener_deinit(&listener);
 		return r;
 	}
 	tdd_log(TDD_LOG_INFO, "tidld %s serves at %s", TIDL_VERSION,

@@ -210,26 +210,28 @@ static void inspect_head(const struct tdd_publication *publication,
 	};
 }
 
-static int inspect_find(const struct tdd_session *session, const struct tdp_inspect *inspect,
-			struct tdd_publication **ret_publication, struct tdp_fault *fault)
+/* NULL: the fault says why. */
+static struct tdd_publication *inspect_find(const struct tdd_session *session,
+					    const struct tdp_inspect *inspect,
+					    struct tdp_fault *fault)
 {
 	uint32_t owner_uid = tdd_lookup_owner(session, inspect->has_owner, inspect->owner_uid);
-	struct tdd_publication *publication = NULL;
-	int r = tdp_name_check(inspect->name, fault);
+	struct tdd_publication *publication;
 
-	if (r < 0)
-		return r;
+	if (tdp_name_check(inspect->name, fault) < 0)
+		return NULL;
 	publication = tdd_lookup_visible(session, owner_uid, inspect->name);
 	if (inspect->generation != 0 &&
-	    (!publication || publication->generation != inspect->generation))
-		return tdp_fault_set(fault, TIDL_ERR_GENERATION_GONE,
-				     "generation %" PRIu64
-				     " of \"%s\" is not published (any more): inspect it again",
-				     inspect->generation, inspect->name);
+	    (!publication || publication->generation != inspect->generation)) {
+		tdp_fault_set(fault, TIDL_ERR_GENERATION_GONE,
+			      "generation %" PRIu64
+			      " of \"%s\" is not published (any more): inspect it again",
+			      inspect->generation, inspect->name);
+		return NULL;
+	}
 	if (!publication)
-		return tdd_lookup_not_found(session, owner_uid, inspect->name, fault);
-	*ret_publication = publication;
-	return 0;
+		tdd_lookup_not_found(session, owner_uid, inspect->name, fault);
+	return publication;
 }
 
 int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *request,
@@ -239,11 +241,11 @@ int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *re
 	struct tdp_message reply = {.kind = TDP_MESSAGE_INSPECTION,
 				    .request_id = request->request_id};
 	struct inspection_page page;
-	struct tdd_publication *publication = NULL;
-	int r = inspect_find(session, inspect, &publication, fault);
+	struct tdd_publication *publication = inspect_find(session, inspect, fault);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (!publication)
+		return fault->code;
 	inspect_head(publication, &reply.inspection);
 	r = inspect_segments(publication, &page, &reply.inspection, fault);
 	if (r < 0)

@@ -291,6 +291,12 @@ static int reclaim_segments(struct tdd_session *session, const struct draft *dra
 	return 0;
 }
 
+static void settle_segments(const struct draft *draft)
+{
+	for (size_t i = 0; i < draft->spec.segment_count; i++)
+		tdd_segment_settle(draft->segments[i]);
+}
+
 /* Everything that can fail for want of memory or quota. Nothing is visible yet. */
 static int prepare(struct tdd_session *session, const struct draft *draft, bool replace,
 		   struct tdd_name **ret_entry, struct tdd_publication **ret_publication,
@@ -301,7 +307,7 @@ static int prepare(struct tdd_session *session, const struct draft *draft, bool 
 	int r = tdd_registry_claim(registry, draft->spec.rights.owner_uid, draft->spec.name, &entry,
 				   fault);
 
-	if (r < 0)
+	if (r != 0)
 		return r;
 	if (entry->current && !replace)
 		r = tdp_fault_set(fault, TIDL_ERR_EXISTS,
@@ -312,7 +318,8 @@ static int prepare(struct tdd_session *session, const struct draft *draft, bool 
 		r = reclaim_segments(session, draft, fault);
 	if (r == 0)
 		r = tdd_publication_new(&draft->spec, &session->holder, ret_publication, fault);
-	if (r < 0) {
+	if (r != 0) {
+		settle_segments(draft);
 		tdd_registry_unclaim(registry, entry);
 		return r;
 	}
@@ -355,7 +362,7 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 
 	if (r == 0)
 		r = prepare(session, &draft, request->publish.replace, &entry, &publication, fault);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	commit(session, entry, publication, &reply.published);
 	tdd_session_reply(session, &reply, NULL, 0);

@@ -45,6 +45,14 @@ static int try_connect(const char *path)
 	return -1;
 }
 
+static bool leave(struct tdd_listener *listener)
+{
+	bool has_left = tdd_listener_try_leave(listener);
+
+	tdd_listener_deinit(listener);
+	return has_left;
+}
+
 static mode_t mode_of(const char *path)
 {
 	struct stat status;
@@ -71,7 +79,7 @@ TT_TEST(listener, opens_serves_and_leaves_an_empty_lock)
 	cr_expect(fcntl(server, F_GETFL) & O_NONBLOCK);
 	cr_expect(fcntl(server, F_GETFD) & FD_CLOEXEC);
 	cr_expect_lt(tdd_listener_accept(&listener), 0);
-	cr_expect(tdd_listener_try_close(&listener));
+	cr_expect(leave(&listener));
 	cr_expect_lt(access(place.socket, F_OK), 0);
 	cr_assert_eq(stat(place.lock, &status), 0);
 	cr_expect_eq(status.st_size, 0);
@@ -89,7 +97,7 @@ TT_TEST(listener, a_public_socket_is_for_everybody)
 	place_init(&place);
 	cr_assert_eq(tdd_listener_open(place.socket, false, &listener, &fault), 0);
 	cr_expect_eq(mode_of(place.socket), 0666);
-	cr_expect(tdd_listener_try_close(&listener));
+	cr_expect(leave(&listener));
 	place_deinit(&place);
 }
 
@@ -106,7 +114,7 @@ TT_TEST(listener, a_living_socket_is_respected)
 	client = try_connect(place.socket);
 	cr_expect_geq(client, 0);
 	close(client);
-	cr_expect(tdd_listener_try_close(&first));
+	cr_expect(leave(&first));
 	place_deinit(&place);
 }
 
@@ -125,7 +133,7 @@ TT_TEST(listener, a_dead_socket_is_replaced)
 	client = try_connect(place.socket);
 	cr_expect_geq(client, 0);
 	close(client);
-	cr_expect(tdd_listener_try_close(&next));
+	cr_expect(leave(&next));
 	place_deinit(&place);
 }
 
@@ -175,11 +183,11 @@ TT_TEST(listener, leaves_only_under_the_start_lock)
 	cr_assert_eq(tdd_listener_open(place.socket, true, &listener, &fault), 0);
 	lock = open(place.lock, O_RDWR | O_CLOEXEC);
 	cr_assert_eq(flock(lock, LOCK_EX), 0);
-	cr_expect_not(tdd_listener_try_close(&listener));
+	cr_expect_not(tdd_listener_try_leave(&listener));
 	client = try_connect(place.socket);
 	cr_expect_geq(client, 0, "it has to go on listening meanwhile");
 	cr_assert_eq(flock(lock, LOCK_UN), 0);
-	cr_expect(tdd_listener_try_close(&listener));
+	cr_expect(leave(&listener));
 	char byte;
 	cr_expect_leq(recv(client, &byte, 1, 0), 0, "the late comer has to be turned off");
 	close(client);
@@ -198,11 +206,11 @@ TT_TEST(listener, removes_no_socket_but_its_own)
 	cr_assert_eq(tdd_listener_open(place.socket, true, &first, &fault), 0);
 	unlink(place.socket);
 	cr_assert_eq(tdd_listener_open(place.socket, true, &second, &fault), 0);
-	cr_expect(tdd_listener_try_close(&first));
+	cr_expect(leave(&first));
 	client = try_connect(place.socket);
 	cr_expect_geq(client, 0, "the second one's socket was removed");
 	close(client);
-	cr_expect(tdd_listener_try_close(&second));
+	cr_expect(leave(&second));
 	place_deinit(&place);
 }
 

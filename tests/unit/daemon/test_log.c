@@ -63,7 +63,7 @@ TT_TEST(log, one_uid_cannot_fill_it)
 	unlink(path);
 }
 
-TT_TEST(log, a_record_that_would_block_is_dropped)
+TT_TEST(log, a_record_that_would_block_is_dropped, .timeout = 20)
 {
 	int pipe_fds[2];
 	int saved = dup(STDERR_FILENO);

@@ -102,7 +102,8 @@ static int connect_fail(const char *path, int error, struct tdp_fault *fault)
 static int socket_set_deadline(int fd, int64_t deadline, const char *path, struct tdp_fault *fault)
 {
 	int left_ms = tdc_deadline_poll_ms(deadline);
-	struct timeval left = {.tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000};
+	struct timeval left = {.tv_sec = left_ms / 1000,
+			       .tv_usec = (suseconds_t)(left_ms % 1000) * 1000};
 
 	if (left_ms < 0)
 		return 0;
@@ -113,19 +114,24 @@ static int socket_set_deadline(int fd, int64_t deadline, const char *path, struc
 	return 0;
 }
 
-static int socket_connect(int fd, const char *path, int64_t deadline, struct tdp_fault *fault)
+static int socket_connect(int fd, const char *path, const struct tdc_patience *patience,
+			  struct tdp_fault *fault)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat status;
 	int r;
 
 	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
-	do {
-		r = socket_set_deadline(fd, deadline, path, fault);
+	for (;;) {
+		r = socket_set_deadline(fd, patience->deadline, path, fault);
 		if (r < 0)
 			return r;
 		r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
-	} while (r < 0 && errno == EINTR);
+		if (r == 0 || errno != EINTR)
+			break;
+		if (tdc_interrupt_is_asked(&patience->interrupt))
+			return tdp_fault_code(fault, TIDL_ERR_INTERRUPTED);
+	}
 	if (r == 0)
 		return 0;
 	/* To the kernel a plain file is a socket that nobody listens on. */
@@ -153,14 +159,15 @@ static int broker_check_trust(int fd, const char *path, struct tdp_fault *fault)
 			     path, credentials.uid, broker_user);
 }
 
-int tdc_address_connect(const char *path, int64_t deadline, int *ret_fd, struct tdp_fault *fault)
+int tdc_address_connect(const char *path, const struct tdc_patience *patience, int *ret_fd,
+			struct tdp_fault *fault)
 {
 	tdp_auto_fd fd = tdc_above_stdio(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	int r;
 
 	if (fd < 0)
 		return tdp_fault_errno(fault, errno, "cannot create a socket");
-	r = socket_connect(fd, path, deadline, fault);
+	r = socket_connect(fd, path, patience, fault);
 	if (r == 0)
 		r = broker_check_trust(fd, path, fault);
 	if (r == 0)
@@ -168,13 +175,13 @@ int tdc_address_connect(const char *path, int64_t deadline, int *ret_fd, struct 
 	return r;
 }
 
-int tdc_address_search(const struct tdc_address_list *list, int64_t deadline, int *ret_fd,
-		       char ret_path[TDP_PATH_MAX], struct tdp_fault *fault)
+int tdc_address_search(const struct tdc_address_list *list, const struct tdc_patience *patience,
+		       int *ret_fd, char ret_path[TDP_PATH_MAX], struct tdp_fault *fault)
 {
 	int r = TIDL_ERR_NO_BROKER;
 
 	for (size_t i = 0; i < list->count && r == TIDL_ERR_NO_BROKER; i++) {
-		r = tdc_address_connect(list->paths[i], deadline, ret_fd, fault);
+		r = tdc_address_connect(list->paths[i], patience, ret_fd, fault);
 		if (r == 0)
 			memcpy(ret_path, list->paths[i], TDP_PATH_MAX);
 	}

@@ -97,7 +97,7 @@ int tdc_allocation_reserve(struct tidl_client *client, const struct tdc_allocati
 			done += step;
 		else if (errno != EINTR)
 			return reserve_fail(errno, wire->data_size_bytes, fault);
-		else if (tdc_call_is_interrupted(client))
+		else if (tdc_interrupt_is_asked(&client->interrupt))
 			return tdp_fault_code(fault, TIDL_ERR_INTERRUPTED);
 	}
 	return 0;

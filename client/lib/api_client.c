@@ -19,7 +19,9 @@ static int client_connect(const struct tidl_connect_options *options,
 		.client_name = options->client_name,
 		.daemon_path = options->daemon_path,
 		.may_autostart = options->no_autostart == 0,
-		.deadline = tdc_deadline_after(timeout_ms),
+		.patience = {.deadline = tdc_deadline_after(timeout_ms),
+			     .interrupt = {.handler = options->interrupt_handler,
+					   .context = options->interrupt_context}},
 	};
 	struct tdc_link link = {.fd = -1};
 	int r = tdc_link_open(&request, &link, fault);
@@ -28,6 +30,8 @@ static int client_connect(const struct tidl_connect_options *options,
 		return r;
 	r = tdc_client_new(&link, options->client_name, ret_client, fault);
 	tdc_link_close(&link);
+	if (r == 0)
+		(*ret_client)->interrupt = request.patience.interrupt;
 	return r;
 }
 
@@ -74,15 +78,6 @@ int tidl_dispatch(struct tidl_client *client)
 	if (client == NULL)
 		return tdc_report(tdc_refuse_null("client", &fault), &fault);
 	return tdc_report(tdc_call_dispatch(client, &fault), &fault);
-}
-
-void tidl_set_interrupt_handler(struct tidl_client *client, int (*handler)(void *context),
-				void *context)
-{
-	if (client == NULL)
-		return;
-	client->interrupt_handler = handler;
-	client->interrupt_context = context;
 }
 
 const struct tidl_broker_info *tidl_broker(const struct tidl_client *client)

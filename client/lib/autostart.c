@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -27,8 +26,6 @@ enum { ANSWER_MAX_BYTES = 400 };
 
 static const char private_socket[] = "private.sock";
 static const char answer_ready[] = "ready";
-
-extern char **environ;
 
 /* $TIDL_DAEMON is an order; the other places are searched. Never $PATH. */
 static const char *daemon_find(const char *given)
@@ -110,29 +107,19 @@ static int daemon_spawn(const char *program, const char *socket_path, int output
 	return error;
 }
 
-/* True when @fd became readable (or ended) before the deadline. */
-static bool wait_readable(int fd, int64_t deadline)
+static int answer_missing(int code, const char *program, struct tdp_fault *fault)
 {
-	struct pollfd item = {.fd = fd, .events = POLLIN};
-	int r;
-
-	do {
-		r = poll(&item, 1, tdc_deadline_poll_ms(deadline));
-	} while (r < 0 && errno == EINTR);
-	return r > 0;
-}
-
-static int answer_timeout(const char *program, struct tdp_fault *fault)
-{
-	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
-			     "%s did not start in time: check the machine's load, or start it "
-			     "yourself",
-			     program);
+	if (code == TIDL_ERR_TIMEOUT)
+		return tdp_fault_set(fault, code,
+				     "%s did not start in time: check the machine's load, or "
+				     "start it yourself",
+				     program);
+	return tdp_fault_code(fault, code);
 }
 
 /* Everything the daemon prints until it closes its end, which it does when it is ready. */
-static int answer_read(int fd, const char *program, int64_t deadline, char *ret_answer,
-		       struct tdp_fault *fault)
+static int answer_read(int fd, const char *program, const struct tdc_patience *patience,
+		       char *ret_answer, struct tdp_fault *fault)
 {
 	size_t length = 0;
 	char discarded[ANSWER_MAX_BYTES];
@@ -140,9 +127,10 @@ static int answer_read(int fd, const char *program, int64_t deadline, char *ret_
 	for (;;) {
 		bool is_full = length == ANSWER_MAX_BYTES;
 		ssize_t received;
+		int r = tdc_wait_readable(fd, patience);
 
-		if (!wait_readable(fd, deadline))
-			return answer_timeout(program, fault);
+		if (r < 0)
+			return answer_missing(r, program, fault);
 		received = read(fd, is_full ? discarded : ret_answer + length,
 				is_full ? sizeof(discarded) : ANSWER_MAX_BYTES - length);
 		if (received < 0 && errno == EINTR)
@@ -158,11 +146,11 @@ static int answer_read(int fd, const char *program, int64_t deadline, char *ret_
 
 /* Collect the child. Where SIGCHLD is ignored, or somebody waits for all children, it is gone
  * already, and its status does not matter. */
-static void daemon_reap(pid_t pid, int64_t deadline)
+static void daemon_reap(pid_t pid, const struct tdc_patience *patience)
 {
 	tdp_auto_fd pidfd = pidfd_open(pid, 0);
 
-	if (pidfd >= 0 && !wait_readable(pidfd, deadline))
+	if (pidfd >= 0 && tdc_wait_readable(pidfd, patience) < 0)
 		return;
 	while (waitpid(pid, NULL, pidfd >= 0 ? 0 : WNOHANG) < 0 && errno == EINTR)
 		;
@@ -181,9 +169,10 @@ static int answer_check(char *answer, const char *program, struct tdp_fault *fau
 			     answer[0] != '\0' ? answer : "it ended without a word");
 }
 
-static int daemon_run(const char *program, const char *socket_path, int64_t deadline,
-		      struct tdp_fault *fault)
+static int daemon_run(const char *program, const char *socket_path,
+		      const struct tdc_patience *patience, struct tdp_fault *fault)
 {
+	const struct tdc_patience none = {.deadline = tdc_now_ms()};
 	char answer[ANSWER_MAX_BYTES + 1];
 	int ends[2];
 	tdp_auto_fd read_end = -1;
@@ -203,14 +192,14 @@ static int daemon_run(const char *program, const char *socket_path, int64_t dead
 				     "%s could not be run (%s): set TIDL_DAEMON to the path of "
 				     "tidld, or start it yourself",
 				     program, strerrordesc_np(r));
-	write_end = tdp_fd_close(write_end);
-	r = answer_read(read_end, program, deadline, answer, fault);
-	daemon_reap(pid, r < 0 ? tdc_now_ms() : deadline);
+	tdp_fd_closep(&write_end);
+	r = answer_read(read_end, program, patience, answer, fault);
+	daemon_reap(pid, r < 0 ? &none : patience);
 	return r < 0 ? r : answer_check(answer, program, fault);
 }
 
-int tdc_autostart(const char *daemon_path, int64_t deadline, char ret_path[TDP_PATH_MAX],
-		  struct tdp_fault *fault)
+int tdc_autostart(const char *daemon_path, const struct tdc_patience *patience,
+		  char ret_path[TDP_PATH_MAX], struct tdp_fault *fault)
 {
 	char folder[TDP_PATH_MAX];
 	char path[TDP_PATH_MAX];
@@ -219,7 +208,7 @@ int tdc_autostart(const char *daemon_path, int64_t deadline, char ret_path[TDP_P
 	if (r == 0)
 		r = tdp_paths_join(folder, private_socket, path, fault);
 	if (r == 0)
-		r = daemon_run(daemon_find(daemon_path), path, deadline, fault);
+		r = daemon_run(daemon_find(daemon_path), path, patience, fault);
 	if (r == 0)
 		memcpy(ret_path, path, sizeof(path));
 	return r;

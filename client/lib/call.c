@@ -25,12 +25,6 @@
  * whoever receives it. Ends calls to a broker that is stopped. */
 enum { GIVE_UP_GRACE_MS = 2000 };
 
-bool tdc_call_is_interrupted(struct tidl_client *client)
-{
-	return client->interrupt_handler != NULL &&
-	       client->interrupt_handler(client->interrupt_context) != 0;
-}
-
 static int given_up_report(int code, struct tdp_fault *fault)
 {
 	return tdp_fault_code(fault, code);
@@ -108,11 +102,11 @@ static void call_interrupted(struct tidl_client *client, struct tdc_call *call)
 {
 	bool is_stopped;
 
-	if (client->interrupt_handler == NULL)
+	if (client->interrupt.handler == NULL)
 		return;
 	tdc_waiters_resign(client, call);
 	tdc_client_unlock(client);
-	is_stopped = tdc_call_is_interrupted(client);
+	is_stopped = tdc_interrupt_is_asked(&client->interrupt);
 	tdc_client_lock(client);
 	if (is_stopped && !call->is_done)
 		call_give_up(client, call, TIDL_ERR_INTERRUPTED);
@@ -186,6 +180,11 @@ static void call_wait(struct tidl_client *client, struct tdc_call *call)
 /* Send and wait, until the call is done. Locked on entry and exit. */
 static void call_run(struct tidl_client *client, struct tdc_call *call, struct tdp_message *request)
 {
+	int cancel_state;
+
+	/* The call is on this thread's stack and in everybody's list: the thread must not be
+	 * cancelled in poll(). */
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	call->request_id = client->next_request_id++;
 	tdc_waiters_link(client, call);
 	while (!call->is_done) {
@@ -195,6 +194,7 @@ static void call_run(struct tidl_client *client, struct tdc_call *call, struct t
 			call_wait(client, call);
 	}
 	tdc_waiters_unlink(client, call);
+	(void)pthread_setcancelstate(cancel_state, NULL);
 }
 
 /* An answer that is not handed on. Only one of the wrong kind breaks the connection. */

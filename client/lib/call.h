@@ -27,7 +27,4 @@ int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t de
 /* Handle what has arrived and send what is queued, without waiting. */
 int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* Ask the client's interrupt handler, if there is one, whether to stop. No lock held. */
-bool tdc_call_is_interrupted(struct tidl_client *client);
-
 #endif

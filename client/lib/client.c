@@ -148,7 +148,8 @@ static int client_reconnect(struct tidl_client *client, struct tdp_fault *fault)
 {
 	struct tdc_link_request request = {
 		.client_name = client->client_name[0] != '\0' ? client->client_name : NULL,
-		.deadline = tdc_deadline_after(RECONNECT_TIMEOUT_MS),
+		.patience = {.deadline = tdc_deadline_after(RECONNECT_TIMEOUT_MS),
+			     .interrupt = client->interrupt},
 	};
 	struct tdc_link link = {.fd = -1};
 	char address[TDP_PATH_MAX];

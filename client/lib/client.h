@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "client/lib/conn.h"
+#include "client/lib/interrupt.h"
 #include "client/lib/outbound.h"
 #include "client/lib/segtable.h"
 #include "include/tidl/client.h"
@@ -38,8 +39,7 @@ struct tidl_client {
 	atomic_size_t refs; /* the user's, and one for each tensor */
 
 	/* Set before the client is shared, constant afterwards. */
-	int (*interrupt_handler)(void *context);
-	void *interrupt_context;
+	struct tdc_interrupt interrupt;
 	char client_name[TDP_CLIENT_NAME_MAX_BYTES + 1];
 
 	pthread_mutex_t lock; /* guards everything below */

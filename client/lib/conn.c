@@ -6,7 +6,6 @@
 #include "client/lib/conn.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +18,10 @@
 #include "proto/base/fd.h"
 #include "proto/wire/packet.h"
 
-/* Times that a broker which ends while it is greeted is searched for. One that exits for idleness
- * cannot be told from a live one before. */
-enum { LINK_ATTEMPTS = 2 };
+/* Times that a broker is searched for while each one found ends as it is greeted. One that exits
+ * for idleness cannot be told from a live one before, and whoever came first may have let the next
+ * one go idle, too. */
+enum { LINK_ATTEMPTS = 16 };
 
 /* The only request before there are others. */
 enum { HELLO_REQUEST_ID = 1 };
@@ -64,18 +64,15 @@ static int greet_send(const struct tdc_link *link, const char *client_name, unsi
 	return r == 0 || r == -EPIPE || r == -ECONNRESET ? 0 : greet_fail(link, r, fault);
 }
 
-static int greet_wait(const struct tdc_link *link, int64_t deadline, struct tdp_fault *fault)
+static int greet_wait(const struct tdc_link *link, const struct tdc_patience *patience,
+		      struct tdp_fault *fault)
 {
-	struct pollfd item = {.fd = link->fd, .events = POLLIN};
-	int r;
+	int r = tdc_wait_readable(link->fd, patience);
 
-	do {
-		r = poll(&item, 1, tdc_deadline_poll_ms(deadline));
-	} while (r < 0 && errno == EINTR);
-	if (r > 0)
-		return 0;
-	if (r < 0)
+	if (r == TIDL_ERR_SYSTEM)
 		return tdp_fault_errno(fault, errno, "poll() failed");
+	if (r != TIDL_ERR_TIMEOUT)
+		return r < 0 ? tdp_fault_code(fault, r) : 0;
 	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
 			     "the broker at %s did not answer in time: check whether it is "
 			     "stopped or overloaded",
@@ -136,7 +133,7 @@ static int link_greet(struct tdc_link *link, const struct tdc_link_request *requ
 	if (r == 0)
 		r = greet_send(link, request->client_name, packet, fault);
 	if (r == 0)
-		r = greet_wait(link, request->deadline, fault);
+		r = greet_wait(link, &request->patience, fault);
 	if (r == 0)
 		r = greet_receive(link, reply, packet, fault);
 	free(packet);
@@ -151,13 +148,13 @@ static int link_connect(const struct tdc_link_request *request, struct tdc_link 
 	int r = tdc_address_list_init(request->address, &list, fault);
 
 	if (r == 0)
-		r = tdc_address_search(&list, request->deadline, &link->fd, link->address, fault);
+		r = tdc_address_search(&list, &request->patience, &link->fd, link->address, fault);
 	if (r != TIDL_ERR_NO_BROKER || list.is_given || !request->may_autostart)
 		return r;
-	r = tdc_autostart(request->daemon_path, request->deadline, link->address, fault);
+	r = tdc_autostart(request->daemon_path, &request->patience, link->address, fault);
 	if (r < 0)
 		return r;
-	r = tdc_address_connect(link->address, request->deadline, &link->fd, fault);
+	r = tdc_address_connect(link->address, &request->patience, &link->fd, fault);
 	if (r == TIDL_ERR_NO_BROKER)
 		return tdp_fault_set(fault, TIDL_ERR_BROKER_GONE,
 				     "the private broker at %s ended as soon as it had started: "

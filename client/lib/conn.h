@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/lib/wait.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 #include "proto/paths.h"
@@ -28,12 +29,13 @@ struct tdc_link_request {
 	const char *client_name; /* NULL: the program's */
 	const char *daemon_path; /* NULL: search */
 	bool may_autostart;
-	int64_t deadline;
+	struct tdc_patience patience;
 };
 
 /*
- * Find a broker or start one, connect, check who it is and greet it. Blocks up to the deadline.
- * A broker that was just exiting is searched for once more.
+ * Find a broker or start one, connect, check who it is and greet it. Blocks as long as its
+ * patience lasts.
+ * A broker that was just exiting is searched for again.
  */
 int tdc_link_open(const struct tdc_link_request *request, struct tdc_link *ret_link,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client/lib/allocation.h"
@@ -106,7 +107,7 @@ static void placement_alias(const struct tdc_import *import, struct tdc_placemen
 
 /* Writing through the descriptor is twice as fast as through a fresh map, and memory that is not
  * there gives an error instead of a crash. */
-static int copy_compact(const struct tdc_allocation *allocation, const struct tdc_import *import,
+static int copy_written(const struct tdc_allocation *allocation, const struct tdc_import *import,
 			struct tdp_fault *fault)
 {
 	uint64_t done = 0;
@@ -135,8 +136,18 @@ static int copy_compact(const struct tdc_allocation *allocation, const struct td
 	return 0;
 }
 
-static int copy_strided(struct tidl_client *client, const struct tdc_allocation *allocation,
-			const struct tdc_import *import, struct tdp_fault *fault)
+/* A write behind `ulimit -f` ends the process by SIGXFSZ, memory or not; a map knows no such limit.
+ */
+static bool copy_can_write(const struct tdc_allocation *allocation, const struct tdc_import *import)
+{
+	struct rlimit limit;
+
+	return import->extent.is_compact && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+	       limit.rlim_cur >= allocation->wire.data_offset_bytes + import->extent.nbytes;
+}
+
+static int copy_mapped(struct tidl_client *client, const struct tdc_allocation *allocation,
+		       const struct tdc_import *import, struct tdp_fault *fault)
 {
 	void *target;
 	int r = tdc_allocation_reserve(client, allocation, fault);
@@ -161,10 +172,10 @@ static int placement_copy(struct tidl_client *client, const struct tdc_import *i
 
 	if (r < 0)
 		return r;
-	if (import->extent.is_compact)
-		r = copy_compact(&allocation, import, fault);
+	if (copy_can_write(&allocation, import))
+		r = copy_written(&allocation, import, fault);
 	else
-		r = copy_strided(client, &allocation, import, fault);
+		r = copy_mapped(client, &allocation, import, fault);
 	if (r == 0) {
 		placement->path = TIDL_PATH_COPIED;
 		placement->wire =

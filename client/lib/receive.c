@@ -39,6 +39,12 @@ static enum tdc_receive_result receive_fail(struct tidl_client *client, int erro
 	return receive_break(client, &fault);
 }
 
+/* A code of the group that says that the connection is lost, whatever the reason was called. */
+static int connection_code(int code)
+{
+	return code <= TIDL_ERR_NO_BROKER && tdp_error_is_known(code) ? code : TIDL_ERR_BROKER_GONE;
+}
+
 /* A packet that answers no request: the broker's last words, or an event of a newer version. */
 static enum tdc_receive_result receive_unasked(struct tidl_client *client,
 					       const struct tdp_message *message)
@@ -47,8 +53,8 @@ static enum tdc_receive_result receive_unasked(struct tidl_client *client,
 
 	if (message->kind != TDP_MESSAGE_FAILURE)
 		return TDC_RECEIVE_HANDLED;
-	(void)tdp_fault_set(&fault, message->failure.code, "the broker ended the connection: %s",
-			    message->failure.message);
+	(void)tdp_fault_set(&fault, connection_code(message->failure.code),
+			    "the broker ended the connection: %s", message->failure.message);
 	return receive_break(client, &fault);
 }
 
@@ -102,8 +108,10 @@ enum tdc_receive_result tdc_receive(struct tidl_client *client, struct tdc_reply
 	target->is_missing_fds = r == -EMFILE;
 	target->era = client->era;
 	if (tdp_message_unpack(&target->arena, client->packet, size_bytes, &target->message,
-			       &fault) < 0)
+			       &fault) < 0) {
+		fault.code = TIDL_ERR_PROTOCOL;
 		return receive_break(client, &fault);
+	}
 	if (!target->is_missing_fds && target->message.fd_count != target->fds.count) {
 		(void)tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
 				    "the broker at %s announced %u descriptors and sent %u: "

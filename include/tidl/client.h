@@ -30,25 +30,35 @@ struct tidl_connect_options {
 	int64_t timeout_ms; /* for connecting, starting and greeting; 0: 5000; negative: for ever */
 	int no_autostart;   /* non-zero: never start a private broker */
 	const char *daemon_path; /* where a package keeps its own tidld; NULL: see below */
+	/*
+	 * Decides what a signal does to a waiting call, this one and all later ones of the client.
+	 * When a signal handler ran during a blocking wait, this is called in that thread with no
+	 * lock held; it may call the client itself. If it returns non-zero the call is given up
+	 * and returns TIDL_ERR_INTERRUPTED (a tensor that arrives all the same is given back, but
+	 * a publication or removal may have happened), else it goes on waiting. NULL: go on.
+	 */
+	int (*interrupt_handler)(void *context);
+	void *interrupt_context;
 };
 
 /*
  * tidl_connect - connect to a broker, or start a private one.
  *
  * Search order: options->address; $TIDL_SOCKET; `tidl/tidld.sock`, then `tidl/private.sock` in the
- * user's runtime folder ($XDG_RUNTIME_DIR, else /run/user/<euid>, else /tmp/tidl-<euid>);
- * /run/tidl/tidld.sock. A place where nobody listens is passed over; a place that refuses access is
- * an error. When nobody listens anywhere, no address was given by argument or environment, and
- * autostart is allowed, a private `tidld` is started on `private.sock`. Which one: $TIDL_DAEMON;
- * options->daemon_path, if that can be executed; the one installed with the library. $PATH is not
- * searched, and a privileged program (set-uid, capabilities) ignores the environment.
+ * user's runtime folder ($XDG_RUNTIME_DIR unless it is another user's, else /run/user/<euid>, else
+ * /tmp/tidl-<euid>); /run/tidl/tidld.sock. A place where nobody listens is passed over; a place
+ * that refuses access is an error. When nobody listens anywhere, no address was given by argument
+ * or environment, and autostart is allowed, a private `tidld` is started on `private.sock`. Which
+ * one: $TIDL_DAEMON; options->daemon_path, if that can be executed; the one installed with the
+ * library. $PATH is not searched, and a privileged program (set-uid, capabilities) ignores the
+ * environment.
  *
  * @options     may be NULL for the defaults
  * @ret_client  the new client; free with tidl_disconnect()
  *
  * Returns 0, or TIDL_ERR_INVALID_ARGUMENT, _NO_MEMORY, _DESCRIPTORS, _PERMISSION, _TIMEOUT,
- * _NO_BROKER, _BROKER_GONE, _PROTOCOL, _VERSION, _PEER_REFUSED, _BROKER_UNTRUSTED, _WRONG_SOCKET,
- * _AUTOSTART, _SYSTEM. Blocks up to the time-out. Any thread.
+ * _INTERRUPTED, _NO_BROKER, _BROKER_GONE, _PROTOCOL, _VERSION, _PEER_REFUSED, _BROKER_UNTRUSTED,
+ * _WRONG_SOCKET, _AUTOSTART, _SYSTEM. Blocks up to the time-out. Any thread.
  */
 TIDL_API int tidl_connect(const struct tidl_connect_options *options,
 			  struct tidl_client **ret_client);
@@ -77,16 +87,6 @@ TIDL_API int tidl_fd(struct tidl_client *client);
  * the next call). Returns 0, or TIDL_ERR_BROKER_GONE, _PROTOCOL, _CLOSED. Any thread.
  */
 TIDL_API int tidl_dispatch(struct tidl_client *client);
-
-/*
- * tidl_set_interrupt_handler - decide what a signal does to a waiting call.
- *
- * When a signal handler ran during a blocking wait, @handler is called in that thread with no lock
- * held. If it returns non-zero the call is cancelled and returns TIDL_ERR_INTERRUPTED, else it goes
- * on waiting. Without a handler, waits continue. Set it before other threads use the client.
- */
-TIDL_API void tidl_set_interrupt_handler(struct tidl_client *client, int (*handler)(void *context),
-					 void *context);
 
 /* What the broker said of itself in its greeting. Owned by the client, constant for its life. */
 struct tidl_broker_info {

@@ -50,14 +50,17 @@ static int listen_on(const char *path, int type)
 	return fd;
 }
 
+static const struct tdc_patience endless = {.deadline = TDC_DEADLINE_NEVER};
+
 static int search(char *ret_path, struct tdp_fault *fault)
 {
+	const struct tdc_patience patience = {.deadline = tdc_deadline_after(20000)};
 	struct tdc_address_list list;
 	int fd = -1;
 	int r = tdc_address_list_init(NULL, &list, fault);
 
 	if (r == 0)
-		r = tdc_address_search(&list, tdc_deadline_after(20000), &fd, ret_path, fault);
+		r = tdc_address_search(&list, &patience, &fd, ret_path, fault);
 	if (r == 0)
 		close(fd);
 	return r;
@@ -160,7 +163,7 @@ TT_TEST(address, a_plain_file_is_no_socket)
 	place_init(&place);
 	cr_assert_eq(mkdir(place.runtime, 0700), 0);
 	close(open(place.public_socket, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-	cr_assert_eq(tdc_address_connect(place.public_socket, TDC_DEADLINE_NEVER, &fd, &fault),
+	cr_assert_eq(tdc_address_connect(place.public_socket, &endless, &fd, &fault),
 		     TIDL_ERR_WRONG_SOCKET);
 	cr_assert_eq(fd, -1);
 	place_deinit(&place);
@@ -174,7 +177,7 @@ static int connect_as(uid_t uid, const char *path)
 
 	if (setresuid(uid, uid, uid) < 0)
 		return 0;
-	return tdc_address_connect(path, TDC_DEADLINE_NEVER, &fd, &fault);
+	return tdc_address_connect(path, &endless, &fd, &fault);
 }
 
 enum { SOME_UID = 4242, OTHER_UID = 4243 };
@@ -242,7 +245,7 @@ TT_TEST(address, a_broker_of_somebody_else_is_not_trusted)
 		_exit(0);
 	}
 	cr_assert_eq(read(ready[0], &byte, 1), 1);
-	cr_assert_eq(tdc_address_connect(place.public_socket, TDC_DEADLINE_NEVER, &fd, &fault),
+	cr_assert_eq(tdc_address_connect(place.public_socket, &endless, &fd, &fault),
 		     TIDL_ERR_BROKER_UNTRUSTED);
 	cr_assert_not_null(strstr(fault.text, "4243"));
 	cr_assert_eq(kill(pid, SIGKILL), 0);
@@ -265,8 +268,9 @@ TT_TEST(address, a_full_queue_ends_in_a_time_out)
 	cr_assert_eq(mkdir(place.runtime, 0700), 0);
 	listener = listen_on(place.public_socket, SOCK_SEQPACKET);
 	while (count < 8 && r == 0) {
-		r = tdc_address_connect(place.public_socket, tdc_deadline_after(20), &fds[count],
-					&fault);
+		const struct tdc_patience patience = {.deadline = tdc_deadline_after(20)};
+
+		r = tdc_address_connect(place.public_socket, &patience, &fds[count], &fault);
 		if (r == 0)
 			count++;
 	}

@@ -317,6 +317,7 @@ TT_TEST(autostart, a_daemon_that_hangs_runs_into_the_deadline, .timeout = 60)
 	char gate[TDP_PATH_MAX];
 	char body[TDP_PATH_MAX + 16];
 	char address[TDP_PATH_MAX];
+	struct tdc_patience patience = {.deadline = 0};
 	struct tdp_fault fault;
 	int fd;
 
@@ -326,7 +327,8 @@ TT_TEST(autostart, a_daemon_that_hangs_runs_into_the_deadline, .timeout = 60)
 	(void)snprintf(body, sizeof(body), "cat %s", gate);
 	script_write(&broker, body, path);
 	cr_assert_eq(setenv("TIDL_DAEMON", path, 1), 0);
-	cr_assert_eq(tdc_autostart(NULL, tdc_now_ms() + 50, address, &fault), TIDL_ERR_TIMEOUT);
+	patience.deadline = tdc_now_ms() + 50;
+	cr_assert_eq(tdc_autostart(NULL, &patience, address, &fault), TIDL_ERR_TIMEOUT);
 	/* Let it go and collect it. */
 	fd = open(gate, O_WRONLY | O_CLOEXEC);
 	cr_assert_geq(fd, 0);

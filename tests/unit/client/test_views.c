@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views of allocated memory are published as they are; everything else is copied once. */
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <dlpack/dlpack.h>
@@ -203,6 +204,34 @@ TT_TEST(views, memory_that_is_not_there_is_an_error_not_a_crash, .timeout = 60)
 	cr_assert_eq(tidl_publish(world.client, "x", &foreign.managed, NULL, NULL), TIDL_ERR_LAYOUT,
 		     "%s", tidl_last_error());
 	cr_assert_eq(foreign.deleted, 0);
+	world_deinit(&world);
+}
+
+TT_TEST(views, a_limit_of_file_sizes_is_not_one_of_tensors, .timeout = 60)
+{
+	static float memory[8192];
+	struct world world;
+	struct tt_foreign foreign;
+	struct tidl_tensor *tensor, *seen;
+	struct rlimit limit, low;
+	int64_t extent = 8192;
+
+	world_init(&world);
+	memory[8191] = 3.0f;
+	tt_foreign_init(&foreign, memory, 1, &extent, NULL);
+	cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	low = limit;
+	low.rlim_cur = 4096;
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
+	cr_assert_eq(tidl_publish(world.client, "x", &foreign.managed, NULL, NULL), 0, "%s",
+		     tidl_last_error());
+	cr_assert_eq(tidl_empty(world.client, 1, &extent, tt_float32, &tensor), 0, "%s",
+		     tidl_last_error());
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	seen = tt_get(world.other, "x", TIDL_ATTACH_READ);
+	cr_assert_float_eq(((float *)tidl_tensor_data(seen))[8191], 3.0f, 0.0f);
+	tidl_tensor_unref(seen);
+	tidl_tensor_unref(tensor);
 	world_deinit(&world);
 }
 

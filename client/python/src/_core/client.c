@@ -103,6 +103,7 @@ PyObject *tpy_client_open(struct tpy_state *state, PyObject *args)
 		return NULL;
 	options.timeout_ms = timeout_ms;
 	options.no_autostart = !can_autostart;
+	options.interrupt_handler = interrupt_wait;
 
 	struct tpy_client *self = client_alloc(state, result_type);
 	if (!self)
@@ -114,7 +115,6 @@ PyObject *tpy_client_open(struct tpy_state *state, PyObject *args)
 		Py_DECREF(self);
 		return NULL;
 	}
-	tidl_set_interrupt_handler(self->handle, interrupt_wait, NULL);
 	return (PyObject *)self;
 }
 

@@ -75,12 +75,12 @@ size_t tt_broker_find(struct tt_broker *broker)
 
 void tt_broker_start(struct tt_broker *broker)
 {
+	const struct tdc_patience patience = {.deadline = tdc_deadline_after(20000)};
 	struct tdp_fault fault;
 	char address[TDP_PATH_MAX];
 
 	tt_broker_prepare(broker);
-	cr_assert_eq(tdc_autostart(NULL, tdc_deadline_after(20000), address, &fault), 0, "%s",
-		     fault.text);
+	cr_assert_eq(tdc_autostart(NULL, &patience, address, &fault), 0, "%s", fault.text);
 	cr_assert_str_eq(address, broker->address);
 	cr_assert_eq(tt_broker_find(broker), 1);
 }
@@ -115,17 +115,25 @@ void tt_broker_stop(struct tt_broker *broker)
 	(void)nftw(broker->folder, path_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-struct tidl_client *tt_broker_connect(const struct tt_broker *broker)
+struct tidl_client *tt_broker_connect_interruptible(const struct tt_broker *broker,
+						    int (*handler)(void *context), void *context)
 {
 	struct tidl_connect_options options = {
 		.size = sizeof(options),
 		.address = broker->address,
 		.timeout_ms = 20000,
+		.interrupt_handler = handler,
+		.interrupt_context = context,
 	};
 	struct tidl_client *client = NULL;
 
 	cr_assert_eq(tidl_connect(&options, &client), 0, "%s", tidl_last_error());
 	return client;
+}
+
+struct tidl_client *tt_broker_connect(const struct tt_broker *broker)
+{
+	return tt_broker_connect_interruptible(broker, NULL, NULL);
 }
 
 size_t tt_holder_count(struct tidl_client *client, const char *name)

@@ -36,6 +36,10 @@ void tt_broker_stop(struct tt_broker *broker);
 
 struct tidl_client *tt_broker_connect(const struct tt_broker *broker);
 
+/* The same with somebody to ask after signals. */
+struct tidl_client *tt_broker_connect_interruptible(const struct tt_broker *broker,
+						    int (*handler)(void *context), void *context);
+
 /* Leases and allocations that the broker counts for a name. */
 size_t tt_holder_count(struct tidl_client *client, const char *name);
 

@@ -175,6 +175,7 @@ static void session_refuse_packet(struct tdd_session *session, int receive_error
 
 	switch (receive_error) {
 	case 0:
+	case -ECONNRESET: /* an empty packet */
 		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
 			      "descriptors came with a message that may not carry any: send none");
 		break;

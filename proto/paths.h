@@ -11,9 +11,10 @@ enum { TDP_PATH_MAX = 108 };
 #define TDP_SYSTEM_SOCKET "/run/tidl/tidld.sock"
 
 /*
- * The user's runtime folder for tidl: $XDG_RUNTIME_DIR unless another user's, else /run/user/<euid> if it is ours, else
- * /tmp/tidl-<euid>, each with `/tidl` behind it. The folder in /tmp is made 0700 and its owner and
- * mode are checked by lstat, since anybody may have made it first. @create makes the last part too.
+ * The user's runtime folder for tidl: $XDG_RUNTIME_DIR unless it is another user's, else
+ * /run/user/<euid> if that is ours, else /tmp/tidl-<euid>, each with `/tidl` behind it. The folder
+ * in /tmp is made 0700 and its owner and mode are checked by lstat, since anybody may have made it
+ * first. @create makes the last part too.
  *
  * Returns 0, TIDL_ERR_NOT_FOUND (does not exist and was not to be made), TIDL_ERR_PERMISSION (not
  * ours), TIDL_ERR_LIMIT (too long for a socket's path), TIDL_ERR_SYSTEM.

@@ -47,6 +47,25 @@ static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *f
 			     publish->name);
 }
 
+/* How deep objects and arrays lie in each other; brackets in texts do not count. */
+static unsigned json_depth(const char *json)
+{
+	unsigned depth = 0, deepest = 0;
+	bool is_text = false;
+
+	for (; *json != '\0'; json++) {
+		if (is_text && *json == '\\' && json[1] != '\0')
+			json++;
+		else if (*json == '"')
+			is_text = !is_text;
+		else if (!is_text && (*json == '[' || *json == '{'))
+			deepest = ++depth > deepest ? depth : deepest;
+		else if (!is_text && (*json == ']' || *json == '}') && depth > 0)
+			depth--;
+	}
+	return deepest;
+}
+
 static int check_metadata(const char *metadata, struct tdp_fault *fault)
 {
 	json_error_t error;
@@ -60,6 +79,10 @@ static int check_metadata(const char *metadata, struct tdp_fault *fault)
 				     "metadata has %zu bytes and may have %d: publish large values "
 				     "as tensors",
 				     strlen(metadata), TDP_METADATA_MAX_BYTES);
+	if (json_depth(metadata) > TDP_METADATA_MAX_DEPTH)
+		return tdp_fault_set(fault, TIDL_ERR_METADATA,
+				     "metadata is more than %d levels deep: flatten it",
+				     TDP_METADATA_MAX_DEPTH);
 	json = json_loads(metadata, JSON_DECODE_INT_AS_REAL, &error);
 	if (!json)
 		return tdp_fault_set(fault, TIDL_ERR_METADATA,

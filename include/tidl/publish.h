@@ -59,7 +59,7 @@ struct tidl_publish_options {
 	int replace;		       /* non-zero: take over a name that is in use */
 	uint32_t keep;	      /* generations kept when replacing; 0: 1 (more: UNSUPPORTED) */
 	int expose;	      /* non-zero: allow group or other bits over a larger segment */
-	const char *metadata; /* JSON object, at most 4096 bytes; NULL: none */
+	const char *metadata; /* JSON object, 4096 bytes and 64 levels at most; NULL: none */
 };
 
 /* What became of a publish. Set `size` before the call. */

@@ -145,6 +145,45 @@ static uint64_t envelope_find_request_id(const uint8_t *bytes, size_t size_bytes
 	return 0;
 }
 
+static bool texts_are_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
+			    size_t size_bytes);
+
+/* The content of a field of bytes, at *position. */
+static bool field_is_whole(const ProtobufCFieldDescriptor *field, const uint8_t *bytes,
+			   size_t size_bytes, size_t position)
+{
+	uint64_t length;
+
+	if (!varint_read(bytes, size_bytes, &position, &length) || length > size_bytes - position)
+		return false;
+	if (field->type == PROTOBUF_C_TYPE_STRING)
+		return memchr(bytes + position, 0, length) == NULL;
+	if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+		return texts_are_whole(field->descriptor, bytes + position, length);
+	return true;
+}
+
+/* No text has a NUL inside: protobuf allows it, and in C the rest would be cut off, so that one
+ * name is taken for another. As deep as the schema, which does not contain itself. */
+static bool texts_are_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
+			    size_t size_bytes)
+{
+	size_t position = 0;
+	uint64_t tag;
+
+	while (varint_read(bytes, size_bytes, &position, &tag)) {
+		const ProtobufCFieldDescriptor *field =
+			protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
+
+		if (field != NULL && (tag & 7) == 2 &&
+		    !field_is_whole(field, bytes, size_bytes, position))
+			return false;
+		if (!field_skip(bytes, size_bytes, &position, tag & 7))
+			return false;
+	}
+	return position == size_bytes;
+}
+
 static enum tdp_message_kind body_to_kind(Tidl__Wire__Envelope__BodyCase body)
 {
 	if (body == TIDL__WIRE__ENVELOPE__BODY__NOT_SET)
@@ -193,9 +232,12 @@ int tdp_message_unpack(struct tdp_arena *arena, const void *bytes, size_t size_b
 				     "less at once",
 				     size_bytes, TDP_PACKET_MAX_BYTES);
 	envelope = tidl__wire__envelope__unpack(&allocator, size_bytes, bytes);
-	if (envelope != NULL)
+	if (envelope != NULL && texts_are_whole(envelope->base.descriptor, bytes, size_bytes))
 		return envelope_unpack(&codec, envelope, ret_message);
 	ret_message->request_id = envelope_find_request_id(bytes, size_bytes);
+	if (envelope != NULL)
+		return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
+				     "a text in the packet has a NUL inside: leave it out");
 	if (capped.is_exhausted)
 		return tdp_codec_no_memory(&codec);
 	return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,

@@ -85,7 +85,7 @@ int tdp_codec_unpack_publish(struct tdp_codec *codec, const Tidl__Wire__Envelope
 						   &publish->segments);
 	/* Indexes and metadata are for the handler to refuse, each by its own code. */
 	if (result == 0)
-		result = tdp_codec_unpack_tensors(codec, wire->n_tensors, wire->tensors, UINT32_MAX,
+		result = tdp_codec_unpack_tensors(codec, wire->n_tensors, wire->tensors, UINT64_MAX,
 						  &publish->tensors);
 	if (result < 0)
 		return result;

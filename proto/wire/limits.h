@@ -23,6 +23,8 @@ enum {
 	TDP_PATTERN_MAX_BYTES = 255,
 
 	TDP_METADATA_MAX_BYTES = 4096,
+	/* Readers parse by recursion: Python gives up at 1,000 levels, other languages earlier. */
+	TDP_METADATA_MAX_DEPTH = 64,
 
 	/* NumPy 2's limit of dimensions. */
 	TDP_NDIM_MAX = 64,

@@ -323,6 +323,45 @@ TT_TEST(codec_refusal, keys_and_names_that_are_no_texts)
 	expect_refused(&sample, "inspection.name");
 }
 
+/* In C they would end there, and one name be taken for another. */
+TT_TEST(codec_refusal, texts_with_a_nul_inside)
+{
+	static const char text[] = "a\0b";
+
+	body.size = 0;
+	tt_bytes_block(&body, 1, text, 3);
+	expect_body(39, TIDL_ERR_PROTOCOL, "remove.name");
+	body.size = 0;
+	tt_bytes_block(&body, 1, text, 2);
+	expect_body(39, TIDL_ERR_PROTOCOL, "remove.name");
+	body.size = 0;
+	tt_bytes_block(&body, 1, text, 1);
+	expect_body(39, 0, "remove.name");
+	/* What is unknown is not looked into. */
+	tt_bytes_block(&body, 99, text, 3);
+	expect_body(39, 0, "remove");
+}
+
+TT_TEST(codec_refusal, text_with_a_nul_in_an_inner_message)
+{
+	static const char text[] = "a\0b";
+
+	inner.size = 0;
+	tt_bytes_number(&inner, 1, 2);
+	tt_bytes_number(&inner, 2, 32);
+	tt_bytes_number(&inner, 3, 1);
+	body.size = 0;
+	tt_bytes_block(&body, 1, text, 3);
+	tt_bytes_number(&body, 3, 0);
+	tt_bytes_block(&body, 4, inner.bytes, inner.size);
+	inner = body;
+	body.size = 0;
+	tt_bytes_text(&body, 1, "name");
+	tt_bytes_block(&body, 3, inner.bytes, inner.size);
+	tt_bytes_number(&body, 4, 1);
+	expect_body(34, TIDL_ERR_PROTOCOL, "tensor.key");
+}
+
 TT_TEST(codec_refusal, device_fields_of_the_wrong_length)
 {
 	static const struct {

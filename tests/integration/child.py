@@ -19,8 +19,6 @@ DEADLINE_S = 20.0
 PR_SET_DUMPABLE = 4
 STDERR = 2
 
-Pipe = Connection  # to the parent: send() and recv() any value
-
 
 class ChildError(Exception):
     """What a child's work raised."""
@@ -33,7 +31,7 @@ class Child:
     that the parent closes.
     """
 
-    def __init__(self, work: Callable[[Pipe], object], *, keeps: Sequence[int] = ()) -> None:
+    def __init__(self, work: Callable[[ChildPipe], object], *, keeps: Sequence[int] = ()) -> None:
         self.pipe, end = multiprocessing.Pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -101,12 +99,15 @@ class ChildPipe:
     def recv(self) -> Any:
         return self._end.recv()
 
+    def fileno(self) -> int:
+        return self._end.fileno()
+
     def block(self) -> None:
         """Until the parent goes or kills."""
         self._end.poll(None)
 
 
-def _run(work: Callable[[Any], object], end: Connection, keeps: Sequence[int]) -> None:
+def _run(work: Callable[[ChildPipe], object], end: Connection, keeps: Sequence[int]) -> None:
     # No object of the parent may be destroyed here: its descriptor's number may be another's.
     gc.disable()
     gc.freeze()
@@ -138,7 +139,7 @@ def as_user(
 ) -> Any:
     """What work returns when another user does it."""
 
-    def run(pipe: Any) -> None:
+    def run(pipe: ChildPipe) -> None:
         become(uid, uid if gid is None else gid, groups)
         pipe.send(work())
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / "ctl"), str(TESTS / "python")]
+sys.path.extend(str(Path(__file__).resolve().parents[1] / name) for name in ("ctl", "python"))
 
 from raw_peer import RawPeer
 from tidld_process import Broker, runtime_folder

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import socket
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,6 +19,7 @@ import tidl_wire
 from tidl_wire import Attach, Code, Packet
 
 DEADLINE_S = 20.0
+CONTROL_BYTES = socket.CMSG_SPACE(tidl_wire.PACKET_MAX_FDS * 4)
 FAILURE_TEXT_MAX_BYTES = 511
 
 
@@ -128,14 +130,15 @@ class RawPeer:
     def receive(self) -> Reply | None:
         """The next packet; None when the broker has ended the connection."""
         try:
-            data, fds, flags, _ = socket.recv_fds(
-                self.socket,
-                tidl_wire.PACKET_MAX_BYTES + 1,
-                tidl_wire.PACKET_MAX_FDS,
-                socket.MSG_CMSG_CLOEXEC,
+            data, control, flags, _ = self.socket.recvmsg(
+                tidl_wire.PACKET_MAX_BYTES + 1, CONTROL_BYTES, socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionResetError:
             return None
+        fds = array("i")
+        for level, kind, content in control:
+            assert (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            fds.frombytes(content)
         if not data:
             return None
         assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)

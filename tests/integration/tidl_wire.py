@@ -15,7 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message,
+    message_factory,
+)
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 PACKET_MAX_BYTES = 65536
@@ -75,7 +80,12 @@ UINT8 = {"code": 1, "bits": 8, "lanes": 1}
 
 @cache
 def _schema() -> bytes:
-    command = ["protoc", f"-I{PROTO}", "--descriptor_set_out=/dev/stdout", PROTO / "tidl.proto"]
+    command = [
+        "protoc-c",
+        f"-I{PROTO}",
+        "--descriptor_set_out=/dev/stdout",
+        str(PROTO / "tidl.proto"),
+    ]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 

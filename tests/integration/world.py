@@ -5,22 +5,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-import numpy as np
 from python_brokers import eventually
 from raw_peer import RawPeer
-from tidld_process import Broker
 from tidl_wire import Code
+from tidld_process import Broker
 
 import tidl
 
 QUOTA_BYTES = 64 << 20
 QUOTA_OPTIONS = ("--quota-uid", str(QUOTA_BYTES), "--quota-total", str(2 * QUOTA_BYTES))
 PAGE_BYTES = 4096
+RESTORE_S = 8.0
 WITNESS = "witness/x"
 CONTENT = list(range(1000))
 
@@ -29,7 +28,7 @@ CONTENT = list(range(1000))
 class Snapshot:
     """All that a client may have changed and its end has to undo."""
 
-    names: list[tuple[str, int]]
+    names: dict[tuple[int, str], int]  # generations
     holders: list[tuple[str, str, int]]
     used_bytes: int
     descriptors: list[str]
@@ -76,9 +75,9 @@ class World:
 
     def snapshot(self) -> Snapshot:
         holders = self.client.inspect(WITNESS).holders
-        listing: list[Any] = self.client.list("*:**")
+        listing = self.client.list("*:**")
         return Snapshot(
-            names=sorted((entry.name, entry.generation) for entry in listing),
+            names={(entry.owner, entry.name): entry.generation for entry in listing},
             holders=sorted((holder.kind, holder.access, holder.pid) for holder in holders),
             used_bytes=self.used_bytes(),
             descriptors=self.broker.descriptors(),
@@ -86,6 +85,14 @@ class World:
 
     def is_as(self, before: Snapshot) -> bool:
         return self.snapshot() == before
+
+    def is_welcoming(self) -> bool:
+        """Whether somebody new is served now."""
+        with RawPeer(self.broker.socket, says_hello=False) as peer:
+            with suppress(ConnectionError):
+                peer.send("hello", min_version=1, max_version=1)
+            reply = peer.receive()
+            return reply is not None and reply.kind == "welcome"
 
     def serves(self) -> None:
         """Checks that an honest client is served and that nothing was lost."""
@@ -108,11 +115,12 @@ class World:
     def is_restored(self, before: Snapshot) -> None:
         """Checks that all is as it was: the broker needs a moment, and tells nobody when it has
         seen a connection end, so it is asked until it has."""
-        self.serves()
-        eventually(partial(self.is_as, before))
+        assert self.broker.is_running, self.broker.sanitizer_log()
+        eventually(partial(self.is_as, before), RESTORE_S)
         assert self.snapshot() == before
+        self.serves()
         self.has_its_quota()
-        eventually(partial(self.is_as, before))
+        eventually(partial(self.is_as, before), RESTORE_S)
         assert self.snapshot() == before
         self.broker.check_reports()
 
@@ -129,12 +137,6 @@ class World:
 
     def _remove_all_but(self, before: Snapshot) -> None:
         """So that one failed test does not make all later ones fail."""
-        kept = [name for name, _ in before.names]
-        for name in self.probe.names():
-            if name not in kept:
-                self.probe.remove(name)
-
-
-def content_of(fd: int, size_bytes: int) -> list[int]:
-    data = np.memmap(f"/proc/self/fd/{fd}", dtype="uint8", mode="r", shape=(size_bytes,))
-    return [int(value) for value in data]
+        for entry in self.client.list("*:**"):
+            if (entry.owner, entry.name) not in before.names:
+                self.client.remove(f"{entry.owner}:{entry.name}")

@@ -188,7 +188,7 @@ int tdc_address_search(const struct tdc_address_list *list, const struct tdc_pat
 	if (r == TIDL_ERR_NO_BROKER && !list->is_given)
 		return tdp_fault_set(fault, r,
 				     "no broker listens in your runtime folder or on %s: start "
-				     "tidld, or allow autostart",
+				     "tidld, or a program that may start one by itself",
 				     TDP_SYSTEM_SOCKET);
 	return r;
 }

@@ -205,6 +205,11 @@ int tdc_autostart(const char *daemon_path, const struct tdc_patience *patience,
 	char path[TDP_PATH_MAX];
 	int r = tdp_paths_runtime_folder(1, folder, fault);
 
+	/* The folder around it is missing; the caller asked for a broker, not for a folder. */
+	if (r == TIDL_ERR_NOT_FOUND) {
+		fault->code = TIDL_ERR_AUTOSTART;
+		return fault->code;
+	}
 	if (r == 0)
 		r = tdp_paths_join(folder, private_socket, path, fault);
 	if (r == 0)

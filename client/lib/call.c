@@ -25,11 +25,6 @@
  * whoever receives it. Ends calls to a broker that is stopped. */
 enum { GIVE_UP_GRACE_MS = 2000 };
 
-static int given_up_report(int code, struct tdp_fault *fault)
-{
-	return tdp_fault_code(fault, code);
-}
-
 static void call_send(struct tidl_client *client, struct tdc_call *call,
 		      struct tdp_message *request)
 {
@@ -87,7 +82,7 @@ static void call_give_up(struct tidl_client *client, struct tdc_call *call, int 
 	if (!call->is_sent || call->given_up != 0) {
 		int reason = call->given_up != 0 ? call->given_up : code;
 
-		call_orphan(client, call, given_up_report(reason, call->fault));
+		call_orphan(client, call, tdp_fault_code(call->fault, reason));
 		return;
 	}
 	call->given_up = code;
@@ -218,13 +213,13 @@ static int call_conclude(struct tidl_client *client, const struct tdc_call *call
 	if (message->kind == TDP_MESSAGE_FAILURE) {
 		if (call->given_up == TIDL_ERR_INTERRUPTED ||
 		    (call->given_up != 0 && message->failure.code == TIDL_ERR_CANCELLED))
-			return given_up_report(call->given_up, call->fault);
+			return tdp_fault_code(call->fault, call->given_up);
 		return tdp_fault_set(call->fault, message->failure.code, "%s",
 				     message->failure.message);
 	}
 	if (call->given_up == TIDL_ERR_INTERRUPTED) {
 		reply_refuse(client, call->reply, NULL);
-		return given_up_report(call->given_up, call->fault);
+		return tdp_fault_code(call->fault, call->given_up);
 	}
 	if (call->reply->is_missing_fds) {
 		reply_refuse(client, call->reply, NULL);

@@ -212,7 +212,7 @@ static int placement_fill(struct tidl_client *client, const struct tdc_import *i
 	}
 	if (copy == TIDL_COPY_NEVER)
 		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
-				     "%s: allow a copy, or create it with tidl_empty()",
+				     "%s: allow a copy, or allocate the tensor through this client",
 				     copy_reason_sentence(reason));
 	placement->reason = reason;
 	return placement_copy(client, import, placement, fault);

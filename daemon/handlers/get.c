@@ -44,7 +44,9 @@ static int grant_check_writers(const struct tdd_session *session,
 			return tdp_fault_set(fault, TIDL_ERR_BUSY,
 					     "process %" PRId64 " can write \"%s\", so it cannot "
 					     "be attached copy-on-write: wait until that process "
-					     "has released it, or attach it for reading",
+					     "has released it, or attach it for reading (in Python "
+					     "readonly_ok=True hands that to frameworks that would "
+					     "write)",
 					     writer->holder->process->pid, publication->name);
 	}
 	return 0;
@@ -74,7 +76,6 @@ static void reply_granted(struct tdd_session *session, uint64_t request_id,
 		.request_id = request_id,
 		.granted = {.lease_id = lease->id,
 			    .owner_uid = publication->rights.owner_uid,
-			    .segment_owner_uid = publication->rights.owner_uid,
 			    .generation = publication->generation,
 			    .access = publication->access,
 			    .attach = lease->attach,
@@ -152,8 +153,8 @@ static int get_park(struct tdd_session *session, const struct tdp_message *reque
 static int get_gone(const struct tdp_get *get, struct tdp_fault *fault)
 {
 	return tdp_fault_set(fault, TIDL_ERR_GENERATION_GONE,
-			     "generation %" PRIu64 " of \"%s\" is not published (any more): get it "
-			     "without a generation, or have it published again",
+			     "generation %" PRIu64 " of \"%s\" is not published (not any more, or "
+			     "not yet): get it without a generation",
 			     get->generation, get->name);
 }
 
@@ -173,7 +174,7 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 				     "in this version: get all of its current generation",
 				     get->name);
 	publication = tdd_lookup_visible(session, owner_uid, get->name);
-	/* Numbers are never used twice, so one that is not there now will not come: no waiting. */
+	/* A number never comes twice, and nobody can know a future one: no waiting. */
 	if (get->generation != 0 && (!publication || publication->generation != get->generation))
 		return get_gone(get, fault);
 	if (publication)

@@ -92,8 +92,8 @@ TIDL_API int tidl_dispatch(struct tidl_client *client);
 struct tidl_broker_info {
 	const char *address; /* the socket's path */
 	const char *version; /* version of tidld */
-	uint8_t id[16];	     /* random identity, kept across restarts */
-	uint64_t epoch;	     /* counts the restarts of this identity */
+	uint8_t id[16];	     /* random identity; a new one at each start */
+	uint64_t epoch;	     /* counts the restarts of this identity: always 1 today */
 	uint32_t uid;	     /* the caller's uid as the broker's kernel sees it */
 	uint32_t protocol;   /* protocol version agreed on */
 	int is_private;	     /* non-zero: a private broker, which exits when idle */

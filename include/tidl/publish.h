@@ -54,7 +54,7 @@ struct tidl_publish_options {
 	enum tidl_copy copy;	       /* 0: TIDL_COPY_IF_NEEDED */
 	enum tidl_retention retention; /* 0: TIDL_RETENTION_DEFAULT */
 	int64_t retain_ms;	       /* with TIDL_RETENTION_SECONDS: life time, > 0 */
-	uint32_t mode;		       /* permission bits 0 to 0666; 0: 0600 */
+	uint32_t mode;		       /* permission bits, within 0666; 0: 0600 */
 	int64_t group;		       /* gid that the group bits speak of; 0: the caller's own */
 	int replace;		       /* non-zero: take over a name that is in use */
 	uint32_t keep;	      /* generations kept when replacing; 0: 1 (more: UNSUPPORTED) */

@@ -157,8 +157,8 @@ def mode_bits(mode: object) -> int:
     """Permission bits; libtidl refuses those outside 0o666."""
     if isinstance(mode, bool) or not isinstance(mode, int):
         raise ArgumentTypeError(f"mode is an integer such as 0o600, not {mode!r}")
-    if not 0 < mode <= 0o666:
-        raise InvalidArgumentError(f"mode {mode:#o} is outside 0o001 to 0o666")
+    if mode <= 0 or mode & ~0o666:
+        raise InvalidArgumentError(f"mode {mode:#o} has bits outside 0o666, or none: it grants reading (4) and writing (2)")
     return mode
 
 

@@ -188,7 +188,7 @@ class Client:
             copy: None copies if needed, True always, False never.
             retain: "persist" (until removed; a private broker says "until-idle"), or "owner"
                 (until this client closes). None: "persist".
-            mode: permission bits for owner, group and others, 0o600 to 0o666.
+            mode: permission bits for owner, group and others: reading (4) and writing (2) only.
             group: name or id of the group that the group bits speak of; None: the caller's own.
             replace: whether to take over a name that is in use; holders of what it named before
                 keep that.
@@ -263,7 +263,7 @@ class Client:
 
     # ---- names ----
 
-    def list(self, pattern: str = "*") -> list[ListEntry]:
+    def list(self, pattern: str = "**") -> list[ListEntry]:
         """What is published, as far as the caller may read it, oldest first.
 
         Args:

@@ -54,8 +54,8 @@ class Broker:
     Attributes:
         address: path of its socket.
         version: version of tidld.
-        id: its random 128-bit identity, kept across restarts.
-        epoch: counts the restarts of this identity.
+        id: its random 128-bit identity; a new one at each start.
+        epoch: counts the restarts of this identity: always 1 today.
         uid: the caller's user id as the broker sees it.
         protocol: protocol version agreed on.
         private: whether it is a private broker, which exits when idle.

@@ -57,6 +57,19 @@ def eventually(is_true: Callable[[], bool], seconds: float = END_S) -> bool:
     return True
 
 
+# poll and ppoll on x86-64, ppoll elsewhere.
+_POLL_CALLS = ("7", "271", "73")
+
+
+def await_poll(pid: int) -> bool:
+    """Whether the main thread of a process of ours comes to sleep in poll().
+
+    A signal that comes a moment earlier, after Python's last look at its flags, wakes nobody.
+    """
+    path = Path(f"/proc/{pid}/syscall")
+    return eventually(lambda: path.read_text().split()[0] in _POLL_CALLS)
+
+
 def is_let_go(client: tidl.Client, name: str) -> bool:
     """Whether nobody holds what the name names, once all that is queued has been sent."""
 

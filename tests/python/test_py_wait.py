@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from python_brokers import eventually, is_let_go
+from python_brokers import await_poll, eventually, is_let_go
 from python_peer import Peer, PeerError
 
 import tidl
@@ -53,16 +53,11 @@ def test_wait_in_one_thread_holds_up_no_other(client: tidl.Client, name: str) ->
             assert waits[i].result(30).to_numpy().tolist() == [i, i]
 
 
-def _interrupt_a_wait(peer: Peer, wait: str) -> None:
-    peer.start(f"sign()\n{wait}")
-    peer.await_sign()
-    # The signal may come before the wait has begun: it then ends there just the same.
-    peer.interrupt()
-
-
 @pytest.mark.parametrize("timeout", ["None", "1000"])
 def test_ctrl_c_ends_a_wait(client: tidl.Client, peer: Peer, name: str, timeout: str) -> None:
-    _interrupt_a_wait(peer, f"client.get({name!r}, timeout={timeout})")
+    peer.start(f"client.get({name!r}, timeout={timeout})")
+    assert await_poll(peer.pid)
+    peer.interrupt()
     with pytest.raises(PeerError) as caught:
         peer.finish()
     assert caught.value.kind == "KeyboardInterrupt"
@@ -71,30 +66,12 @@ def test_ctrl_c_ends_a_wait(client: tidl.Client, peer: Peer, name: str, timeout:
     assert peer.ask(f"client.get({name!r}).shape") == (3,)
 
 
-def test_ctrl_c_ends_a_wait_that_has_begun(client: tidl.Client, peer: Peer, name: str) -> None:
-    """A thread sees the main thread asleep in poll() before the signal is sent."""
-    peer.do(
-        "import signal, threading\n"
-        "def interrupt_when_asleep():\n"
-        "    path = f'/proc/self/task/{os.getpid()}/syscall'\n"
-        "    while open(path).read().split()[0] not in ('7', '271', '73'): pass\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-    )
-    peer.start(
-        "t = threading.Thread(target=interrupt_when_asleep); t.start()\n"
-        f"client.get({name!r}, timeout=None)"
-    )
-    with pytest.raises(PeerError) as caught:
-        peer.finish()
-    assert caught.value.kind == "KeyboardInterrupt"
-
-
 def test_a_signal_handler_that_returns_lets_the_wait_go_on(
     client: tidl.Client, peer: Peer, name: str
 ) -> None:
     peer.do("import signal\nsignal.signal(signal.SIGUSR1, lambda *a: sign('handled'))")
-    peer.start(f"sign('waiting')\nx = client.get({name!r}, timeout=None)")
-    assert peer.await_sign() == "waiting"
+    peer.start(f"x = client.get({name!r}, timeout=None)")
+    assert await_poll(peer.pid)
     peer.process.send_signal(signal.SIGUSR1)
     assert peer.await_sign() == "handled"
     client.publish(name, np.ones(3))

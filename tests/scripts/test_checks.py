@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import pytest
 from scripts_support import Project
@@ -62,6 +63,21 @@ def test_layers_lets_the_right_direction_pass(project: Project) -> None:
     project.write("client/ctl/x.c", f"{SPDX}#include <tidl/export.h>\n#include <stdio.h>\n")
     result = project.check("check-layers")
     assert (result.returncode, result.stdout) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_layers_reads_symbols_too(project: Project) -> None:
+    # What only a declaration of its own brings in shows in no include.
+    project.write("build/x.c", "void tdd_server_stop(void);\nvoid f(void) { tdd_server_stop(); }\n")
+    project.write("build/y.c", "void tdp_own(void) {}\nvoid g(void) { tdp_own(); }\n")
+    for source, status in (("y.c", 0), ("x.c", 1)):
+        subprocess.run(["gcc", "-c", source, "-o", "x.o"], cwd=project.root / "build", check=True)
+        subprocess.run(
+            ["ar", "rcs", "libtidl_proto.a", "x.o"], cwd=project.root / "build", check=True
+        )
+        result = project.check("check-layers", "build")
+        assert result.returncode == status, result.stdout
+    assert "tdd_server_stop" in result.stdout
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")

@@ -103,17 +103,29 @@ def sanitizer_options(log: Path) -> dict[str, str]:
     }
 
 
+# ctest's own order among entries that share something; those that share nothing come first.
+ALONE, SETUP, DEPENDENT, CLEANUP = range(4)
+
+
 @dataclass(frozen=True)
 class Entry:
-    """One entry of ctest. Those with fixtures depend on each other: they run in their order."""
+    """One entry of ctest."""
 
     index: int
     name: str
-    is_serial: bool
+    phase: int
 
     @property
     def stem(self) -> str:
         return self.name.replace("/", ".")
+
+
+def ctest_phase(properties: set[str]) -> int:
+    if "FIXTURES_CLEANUP" in properties:
+        return CLEANUP
+    if "FIXTURES_SETUP" in properties:
+        return SETUP
+    return DEPENDENT if properties & {"FIXTURES_REQUIRED", "DEPENDS", "RUN_SERIAL"} else ALONE
 
 
 def ctest_entries(binary: Path) -> list[Entry]:
@@ -122,11 +134,8 @@ def ctest_entries(binary: Path) -> list[Entry]:
     entries = []
     for index, test in enumerate(json.loads(text)["tests"], 1):
         properties = {entry["name"] for entry in test.get("properties", ())}
-        is_serial = bool(properties & {"DEPENDS", "RUN_SERIAL"}) or any(
-            name.startswith("FIXTURES_") for name in properties
-        )
-        entries.append(Entry(index, test["name"], is_serial))
-    return entries
+        entries.append(Entry(index, test["name"], ctest_phase(properties)))
+    return sorted(entries, key=lambda entry: entry.phase)
 
 
 def run_entry(context: Context, part: str, binary: Path, entry: Entry) -> Tally:
@@ -145,16 +154,16 @@ def run_entry(context: Context, part: str, binary: Path, entry: Entry) -> Tally:
 
 
 def run_ctest(context: Context, part: str, binary: Path) -> Tally:
-    """Runs each entry of ctest, as many at a time as there are cores."""
+    """Runs each entry of ctest: as many at a time as there are cores, then those in order."""
     folder = context.fresh_results(part)
     entries = ctest_entries(binary)
     run = functools.partial(run_entry, context, part, binary)
     tally = Tally()
     with ThreadPoolExecutor(context.jobs) as pool:
-        for found in pool.map(run, [entry for entry in entries if not entry.is_serial]):
+        for found in pool.map(run, [entry for entry in entries if entry.phase == ALONE]):
             tally += found
     for entry in entries:
-        if entry.is_serial:
+        if entry.phase != ALONE:
             tally += run(entry)
     tally += results.read_sanitizer_logs(folder)
     return tally
@@ -235,6 +244,9 @@ def run_fuzz(context: Context) -> Tally:
 # ---- pytest ----
 
 
+TEST_TIMEOUT_S = 120
+
+
 def run_pytest(
     context: Context, part: str, folders: Sequence[str], environment: Mapping[str, str]
 ) -> Tally:
@@ -257,6 +269,9 @@ def run_pytest_folder(
     report = context.results / part / f"{name}.xml"
     command: list[str | Path] = [*no_random_layout(), context.python, "-m", "pytest", "-q", "-ra"]
     command += ["-p", "no:cacheprovider", f"--junitxml={report}"]
+    # A test that hangs shows where, and ends the run.
+    command += ["-o", f"faulthandler_timeout={TEST_TIMEOUT_S}"]
+    command += ["-o", "faulthandler_exit_on_timeout=true"]
     # A folder of few letters: sockets lie below it, and their paths have 108 bytes.
     command += [f"--basetemp={context.runtime / name}", ROOT / folder]
     is_good = context.run(log, command, environment, timeout_s=1200)

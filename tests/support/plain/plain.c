@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -22,13 +23,16 @@ enum {
 
 static struct tt_plain_test *first_test;
 
+/* In the process of a test: something that was expected did not hold. Any thread may set it. */
+static atomic_bool is_failed;
+
 void tt_plain_register(struct tt_plain_test *test)
 {
 	test->next = first_test;
 	first_test = test;
 }
 
-void tt_plain_fail(const char *file, int line, const char *condition, const char *format, ...)
+void tt_plain_note(const char *file, int line, const char *condition, const char *format, ...)
 {
 	va_list arguments;
 
@@ -37,6 +41,11 @@ void tt_plain_fail(const char *file, int line, const char *condition, const char
 	vfprintf(stderr, format, arguments);
 	va_end(arguments);
 	fputc('\n', stderr);
+	is_failed = true;
+}
+
+void tt_plain_end(void)
+{
 	_exit(TT_PLAIN_STATUS_FAILED);
 }
 
@@ -71,6 +80,28 @@ static int test_wait(const struct tt_plain_test *test, pid_t child)
 	return status;
 }
 
+static struct tt_plain_options suite_options(const char *suite)
+{
+	for (const struct tt_plain_test *test = first_test; test; test = test->next) {
+		if (!test->body && strcmp(test->suite, suite) == 0)
+			return test->options;
+	}
+	return (struct tt_plain_options){0};
+}
+
+static void test_body(const struct tt_plain_test *test)
+{
+	struct tt_plain_options suite = suite_options(test->suite);
+	void (*init)(void) = test->options.init ? test->options.init : suite.init;
+	void (*fini)(void) = test->options.fini ? test->options.fini : suite.fini;
+
+	if (init)
+		init();
+	test->body();
+	if (fini)
+		fini();
+}
+
 static int test_run(const struct tt_plain_test *test, const sigset_t *signals)
 {
 	pid_t child;
@@ -81,9 +112,9 @@ static int test_run(const struct tt_plain_test *test, const sigset_t *signals)
 		abort();
 	if (child == 0) {
 		sigprocmask(SIG_SETMASK, signals, NULL);
-		test->body();
+		test_body(test);
 		/* Through exit(), so that the sanitizer has its say in the status. */
-		exit(EXIT_SUCCESS);
+		exit(is_failed ? TT_PLAIN_STATUS_FAILED : EXIT_SUCCESS);
 	}
 	return test_wait(test, child);
 }
@@ -116,6 +147,8 @@ int main(void)
 	if (report)
 		fputs("<testsuites>\n", report);
 	for (const struct tt_plain_test *test = first_test; test; test = test->next) {
+		if (!test->body)
+			continue;
 		const char *name = status_name(test_run(test, &signals));
 
 		has_failed |= name[0] == 'F' || name[0] == 'E';

@@ -21,6 +21,12 @@ int tdc_lease_new(enum tdc_lease_kind kind, struct tdc_lease **ret_lease, struct
 	return 0;
 }
 
+struct tdc_lease *tdc_lease_forget(struct tdc_lease *lease)
+{
+	free(lease);
+	return NULL;
+}
+
 void tdc_lease_end(struct tidl_client *client, struct tdc_lease *lease)
 {
 	if (lease == NULL)

@@ -29,6 +29,9 @@ struct tdc_lease {
 int tdc_lease_new(enum tdc_lease_kind kind, struct tdc_lease **ret_lease,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* Free without giving back: the broker has ended it. NULL is allowed. Returns NULL. */
+struct tdc_lease *tdc_lease_forget(struct tdc_lease *lease);
+
 /*
  * Give back and free: sends at once if that does not block, else queues. Allocates nothing, waits
  * for nothing but short critical sections. NULL is allowed. Any thread.

@@ -231,6 +231,11 @@ int tdc_placement_init(struct tidl_client *client, const struct tdc_import *impo
 	return r;
 }
 
+void tdc_placement_handed_over(struct tdc_placement *placement)
+{
+	placement->lease = tdc_lease_forget(placement->lease);
+}
+
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement)
 {
 	placement->segment = tdc_segment_unref(client, placement->segment);

@@ -29,6 +29,9 @@ int tdc_placement_init(struct tidl_client *client, const struct tdc_import *impo
 		       enum tidl_copy copy, struct tdc_placement *ret_placement,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* The broker has taken the copy's allocation over: nothing is left to give back. */
+void tdc_placement_handed_over(struct tdc_placement *placement);
+
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement);
 
 #endif

@@ -109,7 +109,8 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .keep = 1,
 			    .metadata = options->metadata,
 			    .path = placement->path,
-			    .expose = options->expose != 0},
+			    .expose = options->expose != 0,
+			    .hands_over = placement->lease != NULL},
 	};
 }
 
@@ -145,9 +146,11 @@ int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
 		return r;
 	request = publish_message(name->path, &placement, options);
 	r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_PUBLISHED, &reply, fault);
-	if (r == 0)
+	if (r == 0) {
+		tdc_placement_handed_over(&placement);
 		publication_fill(&reply->message.published, &placement, import->extent.nbytes,
 				 ret_publication);
+	}
 	tdc_placement_deinit(client, &placement);
 	return r;
 }

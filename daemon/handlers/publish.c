@@ -373,6 +373,14 @@ static void commit(struct tdd_session *session, struct tdd_name *entry,
 	}
 }
 
+/* The publisher cannot write any more, which must be so before anybody gets the name: a waiting
+ * copy-on-write get would be refused for it otherwise. */
+static void hand_over(struct tdd_session *session, const struct draft *draft)
+{
+	for (size_t i = 0; i < draft->spec.segment_count; i++)
+		tdd_hold_free(tdd_allocation_find(&session->holder, draft->segments[i]->id));
+}
+
 int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *request,
 		       struct tdp_fault *fault)
 {
@@ -388,6 +396,8 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 	if (r != 0)
 		return r;
 	commit(session, entry, publication, &reply.published);
+	if (request->publish.hands_over)
+		hand_over(session, &draft);
 	tdd_session_reply(session, &reply, NULL, 0);
 	tdd_waiters_wake(publication);
 	return 0;

@@ -70,6 +70,7 @@ static void publish_unpack_options(const Tidl__Wire__Publish *wire, struct tdp_p
 	publish->metadata = wire->metadata;
 	publish->path = wire->has_path ? (enum tidl_path)wire->path : TIDL_PATH_ALLOCATED;
 	publish->expose = wire->expose;
+	publish->hands_over = wire->hands_over;
 	publish->has_unbuilt = wire->has_manifest || wire->has_claim_token;
 }
 
@@ -118,6 +119,8 @@ static void publish_pack_options(const struct tdp_publish *publish, Tidl__Wire__
 		wire->path = (Tidl__Wire__Path)publish->path;
 	wire->has_expose = publish->expose;
 	wire->expose = publish->expose;
+	wire->has_hands_over = publish->hands_over;
+	wire->hands_over = publish->hands_over;
 }
 
 int tdp_codec_pack_publish(struct tdp_codec *codec, const struct tdp_message *message,

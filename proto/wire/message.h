@@ -146,6 +146,7 @@ struct tdp_publish {
 	const char *metadata; /* NULL when absent */
 	enum tidl_path path;
 	bool expose;
+	bool hands_over;  /* the allocations of the segments end with this */
 	bool has_unbuilt; /* a field that is not built yet was set */
 };
 

@@ -71,8 +71,20 @@ def test_copy_on_write_is_refused_while_somebody_writes(
     with pytest.raises(tidl.BusyError, match=str(peer.pid)) as caught:
         client.get(name, access="copy_on_write")
     assert caught.value.code == "BUSY"
-    peer.do("y.release(); client.dispatch()")
+    peer.do("y.release(); client.list()")  # a round trip: the release has arrived
     client.get(name, access="copy_on_write")
+
+
+def test_copy_on_write_is_granted_the_moment_a_copy_is_published(
+    client: tidl.Client, peer: Peer, name: str
+) -> None:
+    """The publisher of a copy keeps no map of it, so a waiting get may not find it a writer."""
+    for i in range(20):
+        wanted = f"{name}/{i}"
+        peer.start(f"y = client.get({wanted!r}, access='copy_on_write', timeout=60)")
+        client.publish(wanted, np.arange(4))
+        peer.finish()
+        assert client.inspect(wanted).holders[0].access == "copy_on_write"
 
 
 @pytest.mark.parametrize("framework", ["torch", "paddle"])

@@ -105,6 +105,7 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.metadata = "{\"step\":\t7}",
 			.path = TIDL_PATH_COPIED,
 			.expose = true,
+			.hands_over = true,
 		};
 		break;
 	case TDP_MESSAGE_PUBLISHED:

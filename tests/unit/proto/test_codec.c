@@ -117,6 +117,7 @@ static void expect_publish(const struct tdp_publish *got, const struct tdp_publi
 		cr_assert_null(got->metadata);
 	EXPECT(path);
 	EXPECT(expose);
+	EXPECT(hands_over);
 	EXPECT(has_unbuilt);
 }
 

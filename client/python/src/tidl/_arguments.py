@@ -158,7 +158,9 @@ def mode_bits(mode: object) -> int:
     if isinstance(mode, bool) or not isinstance(mode, int):
         raise ArgumentTypeError(f"mode is an integer such as 0o600, not {mode!r}")
     if mode <= 0 or mode & ~0o666:
-        raise InvalidArgumentError(f"mode {mode:#o} has bits outside 0o666, or none: it grants reading (4) and writing (2)")
+        raise InvalidArgumentError(
+            f"mode {mode:#o} is empty or has bits outside 0o666: it grants reading and writing"
+        )
     return mode
 
 

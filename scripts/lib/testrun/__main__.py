@@ -39,6 +39,9 @@ def main() -> int:
     names = sys.argv[1:] or [part.name for part in PARTS]
     # A stopped run unwinds like an interrupted one: the runtime folder goes, brokers are ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell ignores these two for what it runs in the background, and so would all that is tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     start = time.monotonic()
     total, times = Tally(), []
     # Short, because a socket's path has 108 bytes.

@@ -11,6 +11,7 @@
 struct tdd_hold;
 struct tdd_publication;
 struct tdd_registry;
+struct tdd_stake;
 struct tdd_waiter;
 
 /*
@@ -23,6 +24,7 @@ struct tdd_holder {
 	struct tdd_account account;
 	struct tdd_hold *leases;       /* map by lease id */
 	struct tdd_hold *allocations;  /* map by segment id */
+	struct tdd_stake *stakes;      /* map by segment id: of all its holds */
 	struct tdd_publication *owned; /* list: retention OWNER */
 	struct tdd_waiter *waiters;    /* list */
 };

@@ -9,46 +9,79 @@
 
 #include "daemon/clock.h"
 
-static int hold_new(struct tdd_holder *holder, struct tdd_hold **map, const struct tdd_hold *init,
+static bool hold_is_writer(const struct tdd_hold *hold)
+{
+	return hold->attach == TIDL_ATTACH_WRITE;
+}
+
+static struct tdd_segment *hold_segment(const struct tdd_hold *hold, size_t i)
+{
+	return hold->publication ? hold->publication->uses[i].segment : hold->segment;
+}
+
+/* Also of a hold that has only some of them. */
+static void hold_give_up_stakes(struct tdd_hold *hold)
+{
+	for (size_t i = 0; i < hold->use_count; i++) {
+		struct tdd_hold_use *use = &hold->uses[i];
+
+		if (use->stake)
+			use->stake = tdd_stake_give_up(use->stake, hold_is_writer(hold));
+	}
+}
+
+static int hold_take_stakes(struct tdd_hold *hold, struct tdp_fault *fault)
+{
+	for (size_t i = 0; i < hold->use_count; i++) {
+		struct tdd_hold_use *use = &hold->uses[i];
+
+		use->hold = hold;
+		use->stake =
+			tdd_stake_take(hold->holder, hold_segment(hold, i), hold_is_writer(hold));
+		if (!use->stake) {
+			hold_give_up_stakes(hold);
+			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		}
+	}
+	return 0;
+}
+
+static int hold_fill(struct tdd_hold *hold, struct tdd_hold **map, struct tdp_fault *fault)
+{
+	int r = tdd_charge_init(&hold->charge, &hold->holder->account, TDD_QUOTA_HOLDS, 1, fault);
+
+	if (r < 0)
+		return r;
+	r = hold_take_stakes(hold, fault);
+	if (r < 0)
+		return r;
+	HASH_ADD(hh, *map, id, sizeof(hold->id), hold);
+	if (!hold->hh.tbl) {
+		hold_give_up_stakes(hold);
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	}
+	return 0;
+}
+
+static int hold_new(struct tdd_hold **map, const struct tdd_hold *init, size_t use_count,
 		    struct tdd_hold **ret_hold, struct tdp_fault *fault)
 {
-	struct tdd_hold *hold = malloc(sizeof(*hold));
+	struct tdd_hold *hold = calloc(1, sizeof(*hold) + use_count * sizeof(hold->uses[0]));
 	int r;
 
 	if (!hold)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	*hold = *init;
-	hold->holder = holder;
 	hold->since_ms = tdd_clock_ms();
-	r = tdd_charge_init(&hold->charge, &holder->account, TDD_QUOTA_HOLDS, 1, fault);
+	hold->use_count = use_count;
+	r = hold_fill(hold, map, fault);
 	if (r < 0) {
+		tdd_charge_deinit(&hold->charge);
 		free(hold);
 		return r;
 	}
-	HASH_ADD(hh, *map, id, sizeof(hold->id), hold);
-	if (!hold->hh.tbl) {
-		tdd_charge_deinit(&hold->charge);
-		free(hold);
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	}
 	*ret_hold = hold;
 	return 0;
-}
-
-static void lease_count_writes(const struct tdd_hold *lease, bool is_added)
-{
-	const struct tdd_publication *publication = lease->publication;
-
-	if (lease->attach != TIDL_ATTACH_WRITE)
-		return;
-	for (size_t i = 0; i < publication->segment_count; i++) {
-		struct tdd_segment *segment = publication->uses[i].segment;
-
-		if (is_added)
-			segment->write_lease_count++;
-		else
-			segment->write_lease_count--;
-	}
 }
 
 int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication,
@@ -60,16 +93,18 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 		.attach = attach,
 		.id = serial,
 		.serial = serial,
+		.holder = holder,
 		.publication = publication,
 	};
 	struct tdd_hold *lease;
-	int r = hold_new(holder, &holder->leases, &init, &lease, fault);
+	int r = hold_new(&holder->leases, &init, publication->segment_count, &lease, fault);
 
 	if (r < 0)
 		return r;
 	DL_APPEND(publication->leases, lease);
 	publication->lease_count++;
-	lease_count_writes(lease, true);
+	for (size_t i = 0; i < lease->use_count; i++)
+		DL_APPEND(hold_segment(lease, i)->leases, &lease->uses[i]);
 	*ret_lease = lease;
 	return 0;
 }
@@ -82,10 +117,11 @@ int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, u
 		.attach = TIDL_ATTACH_WRITE,
 		.id = segment->id,
 		.serial = serial,
+		.holder = holder,
 		.segment = segment,
 	};
 	struct tdd_hold *allocation;
-	int r = hold_new(holder, &holder->allocations, &init, &allocation, fault);
+	int r = hold_new(&holder->allocations, &init, 1, &allocation, fault);
 
 	if (r < 0)
 		return r;
@@ -98,7 +134,9 @@ static void lease_detach(struct tdd_hold *lease)
 {
 	struct tdd_publication *publication = lease->publication;
 
-	lease_count_writes(lease, false);
+	for (size_t i = 0; i < lease->use_count; i++)
+		DL_DELETE(hold_segment(lease, i)->leases, &lease->uses[i]);
+	hold_give_up_stakes(lease);
 	DL_DELETE(publication->leases, lease);
 	publication->lease_count--;
 	HASH_DELETE(hh, lease->holder->leases, lease);
@@ -109,6 +147,7 @@ static void allocation_detach(struct tdd_hold *allocation)
 {
 	struct tdd_segment *segment = allocation->segment;
 
+	hold_give_up_stakes(allocation);
 	DL_DELETE(segment->allocations, allocation);
 	HASH_DELETE(hh, allocation->holder->allocations, allocation);
 	tdd_segment_settle(segment);
@@ -145,37 +184,18 @@ struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t s
 
 bool tdd_holder_has_segment(const struct tdd_holder *holder, const struct tdd_segment *segment)
 {
-	struct tdd_segment_use *use;
-	struct tdd_hold *lease;
-
-	if (tdd_allocation_find(holder, segment->id))
-		return true;
-	DL_FOREACH (segment->uses, use) {
-		DL_FOREACH (use->publication->leases, lease) {
-			if (lease->holder == holder)
-				return true;
-		}
-	}
-	return false;
+	return tdd_stake_find(holder, segment) != NULL;
 }
 
-const struct tdd_hold *tdd_segment_other_writer(const struct tdd_segment *segment,
-						const struct tdd_holder *holder)
+const struct tdd_holder *tdd_segment_other_writer(const struct tdd_segment *segment,
+						  const struct tdd_holder *holder)
 {
-	struct tdd_segment_use *use;
-	struct tdd_hold *hold;
+	const struct tdd_stake *stake;
 
-	DL_FOREACH (segment->allocations, hold) {
-		if (hold->holder != holder)
-			return hold;
-	}
-	if (segment->write_lease_count == 0)
-		return NULL;
-	DL_FOREACH (segment->uses, use) {
-		DL_FOREACH (use->publication->leases, hold) {
-			if (hold->attach == TIDL_ATTACH_WRITE && hold->holder != holder)
-				return hold;
-		}
+	/* A holder has one stake in it, so the second is another's. */
+	DL_FOREACH (segment->writers, stake) {
+		if (stake->holder != holder)
+			return stake->holder;
 	}
 	return NULL;
 }

@@ -9,9 +9,17 @@
 #include "daemon/publication.h"
 #include "daemon/quota.h"
 #include "daemon/segment.h"
+#include "daemon/stake.h"
 #include "include/tidl/admin.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
+
+/* That a hold keeps a segment; embedded in the hold. */
+struct tdd_hold_use {
+	struct tdd_hold *hold;
+	struct tdd_stake *stake;
+	struct tdd_hold_use *prev, *next; /* segment::leases; not for allocations */
+};
 
 /*
  * A hold: that one holder keeps memory alive. A lease holds a publication, an allocation a segment;
@@ -29,6 +37,8 @@ struct tdd_hold {
 	struct tdd_charge charge;
 	struct tdd_hold *prev, *next; /* publication::leases or segment::allocations */
 	UT_hash_handle hh;	      /* holder::leases or holder::allocations, by id */
+	size_t use_count;
+	struct tdd_hold_use uses[]; /* one for each segment */
 };
 
 /* @serial is the lease's id. */
@@ -50,7 +60,7 @@ struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t s
 bool tdd_holder_has_segment(const struct tdd_holder *holder, const struct tdd_segment *segment);
 
 /* Somebody else than @holder who can write the segment; NULL: nobody. */
-const struct tdd_hold *tdd_segment_other_writer(const struct tdd_segment *segment,
-						const struct tdd_holder *holder);
+const struct tdd_holder *tdd_segment_other_writer(const struct tdd_segment *segment,
+						  const struct tdd_holder *holder);
 
 #endif

@@ -9,8 +9,20 @@ enum {
 	 * for the listener, the loop, the log and the lock file. */
 	TDD_DESCRIPTORS_RESERVED = 253 + 67,
 
+	/* A socket and a pidfd. */
+	TDD_DESCRIPTORS_PER_SESSION = 2,
+
+	/* Connections that memory leaves room for, however much of it there is, so that one can
+	 * connect to remove something: of all users together, and of the one whose memory it is;
+	 * and those that others leave to the broker's own uid and root, who can list, remove and
+	 * stop. */
+	TDD_SESSIONS_KEPT = 64,
+	TDD_SESSIONS_KEPT_PER_UID = 8,
+	TDD_ADMIN_SESSIONS_KEPT = 8,
+
 	/* What a broker can work with at all: below this nothing would be left to serve with. */
-	TDD_DESCRIPTORS_MIN = TDD_DESCRIPTORS_RESERVED + 64,
+	TDD_DESCRIPTORS_MIN =
+		TDD_DESCRIPTORS_RESERVED + TDD_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION + 64,
 
 	/* Connections of one uid: several thousand-process jobs, but not all descriptors. */
 	TDD_SESSIONS_PER_UID = 8192,
@@ -74,6 +86,10 @@ enum {
 
 	/* Between tries to take the start lock before exiting; somebody else's start takes less. */
 	TDD_EXIT_LOCK_RETRY_MS = 20,
+
+	/* What a broker waits for its first client at least: whoever started it may take as long to
+	 * connect. */
+	TDD_FIRST_CLIENT_MS = 5 * 1000,
 
 	/* A private broker with no client and nothing published; and one with publications. */
 	TDD_EMPTY_EXIT_MS = 5 * 1000,

@@ -254,6 +254,14 @@ int tdd_listener_adopt(struct tdd_listener *ret_listener, struct tdp_fault *faul
 	return 0;
 }
 
+int tdd_listener_sign(const struct tdd_listener *listener, struct tdp_fault *fault)
+{
+	/* A passed socket speaks for whoever passed it, who goes on to hold it. */
+	if (listener->path[0] == '\0' || listen(listener->fd, TDD_LISTEN_BACKLOG) == 0)
+		return 0;
+	return tdp_fault_errno(fault, errno, "cannot listen at %s", listener->path);
+}
+
 int tdd_listener_accept(const struct tdd_listener *listener)
 {
 	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

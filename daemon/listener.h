@@ -35,6 +35,10 @@ bool tdd_listener_is_activated(void);
 /* Take it over. */
 int tdd_listener_adopt(struct tdd_listener *ret_listener, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* Let the socket speak for this process: the kernel tells clients the pid and uid of whoever called
+ * listen() last, which before a fork is a process that will end. */
+int tdd_listener_sign(const struct tdd_listener *listener, struct tdp_fault *fault) TDP_MUST_CHECK;
+
 /* One connection: a non-blocking, close-on-exec descriptor, or a negative errno. */
 int tdd_listener_accept(const struct tdd_listener *listener) TDP_MUST_CHECK;
 

@@ -119,13 +119,27 @@ void tdd_account_deinit_session(struct tdd_account *account)
 	account->parent = NULL;
 }
 
-static int account_refuse(const struct tdd_account *account, enum tdd_quota_kind kind,
-			  uint64_t amount, struct tdp_fault *fault)
+/* What this charge may fill the account up to. */
+static uint64_t account_limit(const struct tdd_account *account, const struct tdd_charge *charge)
 {
-	uint64_t limit = account->quota->limits[account->level][kind];
-	uint64_t used = account->used[kind];
-	const char *what = kind_texts[kind].what;
-	const char *advice = kind_texts[kind].advice;
+	const struct tdd_quota *quota = account->quota;
+	uint64_t limit = quota->limits[account->level][charge->kind];
+	uint64_t kept;
+
+	if (charge->kind != TDD_QUOTA_DESCRIPTORS)
+		return limit;
+	kept = quota->kept_descriptors[account->level][charge->claim];
+	return kept < limit ? limit - kept : 0;
+}
+
+static int account_refuse(const struct tdd_account *account, const struct tdd_charge *charge,
+			  struct tdp_fault *fault)
+{
+	uint64_t limit = account_limit(account, charge);
+	uint64_t used = account->used[charge->kind];
+	uint64_t amount = charge->amount;
+	const char *what = kind_texts[charge->kind].what;
+	const char *advice = kind_texts[charge->kind].advice;
 
 	if (account->level == TDD_ACCOUNT_BROKER)
 		return tdp_fault_set(fault, TIDL_ERR_LIMIT,
@@ -141,14 +155,14 @@ static int account_refuse(const struct tdd_account *account, enum tdd_quota_kind
 
 /* Is there room on @account and all above, as far as and without @common? */
 static int account_check(const struct tdd_account *account, const struct tdd_account *common,
-			 enum tdd_quota_kind kind, uint64_t amount, struct tdp_fault *fault)
+			 const struct tdd_charge *charge, struct tdp_fault *fault)
 {
 	for (; account != common; account = account->parent) {
-		uint64_t limit = account->quota->limits[account->level][kind];
-		uint64_t used = account->used[kind];
+		uint64_t limit = account_limit(account, charge);
+		uint64_t used = account->used[charge->kind];
 
-		if (used > limit || amount > limit - used)
-			return account_refuse(account, kind, amount, fault);
+		if (used > limit || charge->amount > limit - used)
+			return account_refuse(account, charge, fault);
 	}
 	return 0;
 }
@@ -174,13 +188,13 @@ static void charge_attach(struct tdd_charge *charge, struct tdd_account *account
 int tdd_charge_init(struct tdd_charge *charge, struct tdd_account *account,
 		    enum tdd_quota_kind kind, uint64_t amount, struct tdp_fault *fault)
 {
-	int r = account_check(account, NULL, kind, amount, fault);
+	struct tdd_charge made = {.kind = kind, .claim = charge->claim, .amount = amount};
+	int r = account_check(account, NULL, &made, fault);
 
 	if (r < 0)
 		return r;
-	charge->kind = kind;
-	charge->amount = amount;
-	charge_attach(charge, account);
+	charge_attach(&made, account);
+	*charge = made;
 	return 0;
 }
 
@@ -198,7 +212,8 @@ void tdd_charge_deinit(struct tdd_charge *charge)
 
 void tdd_charge_force(struct tdd_charge *charge, struct tdd_account *account)
 {
-	struct tdd_charge moved = {.kind = charge->kind, .amount = charge->amount};
+	struct tdd_charge moved = {
+		.kind = charge->kind, .claim = charge->claim, .amount = charge->amount};
 
 	if (charge->account == account)
 		return;
@@ -215,7 +230,7 @@ int tdd_charge_move(struct tdd_charge *charge, struct tdd_account *account, stru
 	/* What both have above them pays already. */
 	while (common && !account_is_above(common, account))
 		common = common->parent;
-	r = account_check(account, common, charge->kind, charge->amount, fault);
+	r = account_check(account, common, charge, fault);
 	if (r < 0)
 		return r;
 	tdd_charge_force(charge, account);

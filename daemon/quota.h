@@ -32,6 +32,15 @@ enum tdd_account_level {
 	TDD_ACCOUNT_LEVEL_COUNT
 };
 
+/* Who may use the last descriptors: memory leaves some for connections, and those some for the ones
+ * that can put things right. */
+enum tdd_quota_claim {
+	TDD_CLAIM_MEMORY,
+	TDD_CLAIM_SESSION,
+	TDD_CLAIM_ADMIN, /* a session of the broker's own uid or of root */
+	TDD_QUOTA_CLAIM_COUNT
+};
+
 struct tdd_account {
 	enum tdd_account_level level;
 	uint32_t uid;	    /* of levels UID and SESSION */
@@ -44,6 +53,8 @@ struct tdd_account {
 
 struct tdd_quota {
 	uint64_t limits[TDD_ACCOUNT_LEVEL_COUNT][TDD_QUOTA_KIND_COUNT];
+	/* Descriptors that a claim leaves to the ones after it. */
+	uint64_t kept_descriptors[TDD_ACCOUNT_LEVEL_COUNT][TDD_QUOTA_CLAIM_COUNT];
 	struct tdd_account broker;
 	struct tdd_account *uids; /* owned; an account goes with its last reference */
 };
@@ -51,6 +62,7 @@ struct tdd_quota {
 struct tdd_charge {
 	struct tdd_account *account; /* NULL: nothing is charged */
 	enum tdd_quota_kind kind;
+	enum tdd_quota_claim claim; /* of descriptors; set it before the charge is made */
 	uint64_t amount;
 };
 

@@ -89,24 +89,9 @@ struct tdd_segment *tdd_segment_find(struct tdd_segment *map, uint64_t id)
 	return segment;
 }
 
-/* Leases are appended, so the first one of each publication is its oldest. */
-static struct tdd_hold *segment_oldest_lease(const struct tdd_segment *segment)
-{
-	struct tdd_hold *oldest = NULL;
-	struct tdd_segment_use *use;
-
-	DL_FOREACH (segment->uses, use) {
-		struct tdd_hold *lease = use->publication->leases;
-
-		if (lease && (!oldest || lease->serial < oldest->serial))
-			oldest = lease;
-	}
-	return oldest;
-}
-
 void tdd_segment_settle(struct tdd_segment *segment)
 {
-	struct tdd_hold *heir;
+	struct tdd_account *heir;
 
 	if (!segment->uses && !segment->allocations) {
 		segment_free(segment);
@@ -114,11 +99,12 @@ void tdd_segment_settle(struct tdd_segment *segment)
 	}
 	if (segment->listed_count > 0 || segment->allocations)
 		return;
-	heir = segment_oldest_lease(segment);
-	if (!heir)
+	/* Appended as they come, so the first is the oldest. */
+	if (!segment->leases)
 		return;
-	tdd_charge_force(&segment->bytes, tdd_holder_uid_account(heir->holder));
-	tdd_charge_force(&segment->descriptors, tdd_holder_uid_account(heir->holder));
+	heir = tdd_holder_uid_account(segment->leases->hold->holder);
+	tdd_charge_force(&segment->bytes, heir);
+	tdd_charge_force(&segment->descriptors, heir);
 }
 
 int tdd_segment_reclaim(struct tdd_segment *segment, struct tdd_account *uid_account,

@@ -15,8 +15,10 @@
 #include "proto/wire/message.h"
 
 struct tdd_hold;
+struct tdd_hold_use;
 struct tdd_publication;
 struct tdd_segment;
+struct tdd_stake;
 
 /* That a publication refers to a segment; embedded in the publication. */
 struct tdd_segment_use {
@@ -39,9 +41,10 @@ struct tdd_segment {
 	enum tidl_access access; /* 0 until first published */
 	bool is_write_granted;	 /* to another process: seals are final */
 	uint32_t listed_count;	 /* uses by listed publications */
-	uint32_t write_lease_count;
 	struct tdd_segment_use *uses;
 	struct tdd_hold *allocations;
+	struct tdd_hold_use *leases; /* on all publications that use it, oldest first */
+	struct tdd_stake *writers;   /* of holders that may write */
 	struct tdd_charge bytes;
 	struct tdd_charge descriptors;
 	struct tdd_segment **map;

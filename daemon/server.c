@@ -70,10 +70,14 @@ static uint64_t server_patience_ms(const struct tdd_server *server)
 {
 	uint64_t idle_ms = server->config.idle_exit_ms;
 	uint64_t empty_ms = server->config.empty_exit_ms;
+	uint64_t patience_ms = idle_ms;
 
-	if (tdd_registry_count(&server->registry) > 0 || empty_ms == 0)
-		return idle_ms;
-	return idle_ms == 0 || empty_ms < idle_ms ? empty_ms : idle_ms;
+	if (tdd_registry_count(&server->registry) == 0 && empty_ms != 0 &&
+	    (idle_ms == 0 || empty_ms < idle_ms))
+		patience_ms = empty_ms;
+	if (patience_ms != 0 && patience_ms < TDD_FIRST_CLIENT_MS && !server->has_had_client)
+		patience_ms = TDD_FIRST_CLIENT_MS;
+	return patience_ms;
 }
 
 /* With no client the time to the end runs; what is published cannot change meanwhile. */
@@ -142,6 +146,7 @@ int tdd_server_adopt(struct tdd_server *server, int socket_fd, struct tdp_fault 
 	}
 	DL_APPEND(server->sessions, session);
 	server->session_count++;
+	server->has_had_client = true;
 	server_follow_idleness(server);
 	return 0;
 }
@@ -300,6 +305,25 @@ static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
 	return r;
 }
 
+static void server_init_quota(struct tdd_server *server)
+{
+	const struct tdd_server_config *config = &server->config;
+	uint64_t descriptors = config->descriptor_limit - TDD_DESCRIPTORS_RESERVED;
+	struct tdd_quota *quota = &server->quota;
+
+	tdd_quota_init(quota, config->quota_total_bytes, config->quota_uid_bytes, descriptors);
+	quota->kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_MEMORY] =
+		TDD_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
+	quota->kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_SESSION] =
+		TDD_ADMIN_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
+	if (config->is_private)
+		return;
+	/* One uid cannot take all, unless there is only one. */
+	quota->limits[TDD_ACCOUNT_UID][TDD_QUOTA_DESCRIPTORS] = descriptors / 2;
+	quota->kept_descriptors[TDD_ACCOUNT_UID][TDD_CLAIM_MEMORY] =
+		TDD_SESSIONS_KEPT_PER_UID * TDD_DESCRIPTORS_PER_SESSION;
+}
+
 int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **ret_server,
 		   struct tdp_fault *fault)
 {
@@ -313,12 +337,7 @@ int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **r
 	server->epoch = 1;
 	server->listener.fd = -1;
 	tdd_registry_init(&server->registry);
-	tdd_quota_init(&server->quota, config->quota_total_bytes, config->quota_uid_bytes,
-		       config->descriptor_limit - TDD_DESCRIPTORS_RESERVED);
-	/* One uid cannot take all, unless there is only one. */
-	if (!config->is_private)
-		server->quota.limits[TDD_ACCOUNT_UID][TDD_QUOTA_DESCRIPTORS] =
-			server->quota.limits[TDD_ACCOUNT_BROKER][TDD_QUOTA_DESCRIPTORS] / 2;
+	server_init_quota(server);
 	tdd_flight_init(&server->flight, config->descriptor_limit / TDD_FLIGHT_SHARE);
 	if (getrandom(server->id, sizeof(server->id), 0) != (ssize_t)sizeof(server->id) ||
 	    tdd_map_seed() < 0)

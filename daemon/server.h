@@ -59,6 +59,7 @@ struct tdd_server {
 	struct tdd_session *sessions; /* list */
 	uint32_t session_count;
 	bool has_closing_session;
+	bool has_had_client; /* ever */
 
 	/* One packet is handled at a time. */
 	unsigned char received[TDP_PACKET_MAX_BYTES];

@@ -28,8 +28,6 @@
 #include "proto/base/fd.h"
 #include "proto/wire/packet.h"
 
-enum { DESCRIPTORS_PER_SESSION = 2 };
-
 static const char *const state_names[TDD_SESSION_STATE_COUNT] = {
 	[TDD_SESSION_CONNECTED] = "connected",
 	[TDD_SESSION_READY] = "ready",
@@ -263,6 +261,14 @@ static int session_init_holder(struct tdd_session *session, struct tdd_peer *pee
 	return 0;
 }
 
+/* Whoever may stop the broker must get in to do so. */
+static enum tdd_quota_claim session_claim(const struct tdd_session *session)
+{
+	return tdd_policy_may_shut_down(&session->holder.subject, session->server->uid)
+		       ? TDD_CLAIM_ADMIN
+		       : TDD_CLAIM_SESSION;
+}
+
 static int session_charge(struct tdd_session *session, struct tdp_fault *fault)
 {
 	struct tdd_account *account = &session->holder.account;
@@ -270,8 +276,9 @@ static int session_charge(struct tdd_session *session, struct tdp_fault *fault)
 
 	if (r < 0)
 		return r;
+	session->descriptors.claim = session_claim(session);
 	r = tdd_charge_init(&session->descriptors, account, TDD_QUOTA_DESCRIPTORS,
-			    DESCRIPTORS_PER_SESSION, fault);
+			    TDD_DESCRIPTORS_PER_SESSION, fault);
 	if (r < 0)
 		return r;
 	if (tdd_disposal_pending(account->uid) < TDD_SUSPECTS_PER_UID)

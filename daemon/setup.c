@@ -134,8 +134,12 @@ static int start(const struct tdd_options *options, struct tdd_listener *listene
 
 	if (r == 0 && options->detach)
 		r = tdd_detach_fork(&report_fd, fault);
-	if (r < 0)
+	if (r == 0 && options->detach)
+		r = tdd_listener_sign(listener, fault);
+	if (r < 0) {
+		tdp_fd_close(report_fd);
 		return r;
+	}
 	r = start_server(&config, listener, ret_server, fault);
 	if (r < 0 || !options->detach) {
 		tdp_fd_close(report_fd);

@@ -7,7 +7,6 @@
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
-#include "client/lib/deadline.h"
 #include "client/lib/segment.h"
 #include "proto/base/fd.h"
 
@@ -44,7 +43,7 @@ int tdc_allocate(struct tidl_client *client, uint64_t data_bytes,
 
 	if (r < 0)
 		return r;
-	r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_ALLOCATED, &reply, fault);
+	r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_ALLOCATED, &reply, fault);
 	if (r == 0) {
 		allocation.wire = reply->message.allocated.segment;
 		allocation.lease->id = allocation.wire.id;

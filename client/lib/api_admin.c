@@ -4,7 +4,6 @@
 #include "include/tidl/admin.h"
 
 #include "client/lib/call.h"
-#include "client/lib/deadline.h"
 #include "client/lib/inspection.h"
 #include "client/lib/listing.h"
 #include "client/lib/owner.h"
@@ -57,6 +56,6 @@ int tidl_shutdown(struct tidl_client *client)
 
 	if (client == NULL)
 		return tdc_report(tdc_refuse_null("client", &fault), &fault);
-	r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_DONE, &reply, &fault);
+	r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, &fault);
 	return tdc_report(r, &fault);
 }

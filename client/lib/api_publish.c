@@ -7,7 +7,6 @@
 #include <dlpack/dlpack.h>
 
 #include "client/lib/call.h"
-#include "client/lib/deadline.h"
 #include "client/lib/import.h"
 #include "client/lib/owner.h"
 #include "client/lib/publish.h"
@@ -116,7 +115,7 @@ static int name_remove(struct tidl_client *client, const char *text, struct tdp_
 		.has_owner = name.has_owner,
 		.owner_uid = name.owner_uid,
 	};
-	return tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_DONE, &reply, fault);
+	return tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, fault);
 }
 
 int tidl_remove(struct tidl_client *client, const char *name)

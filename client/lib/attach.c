@@ -160,12 +160,8 @@ static int granted_accept(struct tidl_client *client, struct tdc_reply *reply,
 	return 0;
 }
 
-/* The general sentences speak of no name; these do. */
-static int attach_failed(const struct tdc_attach_request *request, int code,
-			 struct tdp_fault *fault)
+static int attach_expired(const struct tdc_attach_request *request, struct tdp_fault *fault)
 {
-	if (code != TIDL_ERR_TIMEOUT)
-		return code;
 	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
 			     "nothing that you may read was published as '%s' within %lld ms: "
 			     "wait longer, or check that its publisher runs",
@@ -184,8 +180,8 @@ int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *requ
 			.wait = request->timeout_ms != 0,
 			.generation = request->generation},
 	};
-	int64_t deadline = request->timeout_ms == 0 ? TDC_DEADLINE_NEVER
-						    : tdc_deadline_after(request->timeout_ms);
+	int64_t deadline =
+		request->timeout_ms == 0 ? TDC_ANSWER_DUE : tdc_deadline_after(request->timeout_ms);
 	struct tdc_lease *lease;
 	tdc_auto_reply *reply = NULL;
 	int r = tdc_lease_new(TDC_LEASE_PUBLICATION, &lease, fault);
@@ -193,9 +189,9 @@ int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *requ
 	if (r < 0)
 		return r;
 	r = tdc_call(client, &message, deadline, TDP_MESSAGE_GRANTED, &reply, fault);
-	if (r < 0) {
+	if (r != 0) {
 		tdc_lease_end(client, lease);
-		return attach_failed(request, r, fault);
+		return r == TDC_CALL_EXPIRED ? attach_expired(request, fault) : r;
 	}
 	return granted_accept(client, reply, lease, request, ret_tensor, fault);
 }

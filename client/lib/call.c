@@ -5,7 +5,9 @@
  * and receiving, which never block, and not while polling or in the interrupt handler.
  *
  *   send -> wait -> answer
- *             |  deadline or signal: CANCEL -> wait a little -> answer, or given up for good
+ *             |  deadline or signal, of a waiting GET: CANCEL -> wait a little -> answer, or
+ *             |                                                given up for good
+ *             |  of any other: given up for good
  */
 #include "client/lib/call.h"
 
@@ -76,19 +78,30 @@ static void call_orphan(struct tidl_client *client, struct tdc_call *call, int r
 	tdc_waiters_end(call, result);
 }
 
-/* The caller wants no more, because of @code. */
+/* Not a word about the name: the broker is the one to look at. */
+static int call_unanswered(const struct tidl_client *client, const struct tdc_call *call, int code)
+{
+	if (code != TIDL_ERR_TIMEOUT)
+		return tdp_fault_code(call->fault, code);
+	return tdp_fault_set(call->fault, TIDL_ERR_TIMEOUT,
+			     "the broker at %s does not answer: check whether it is stopped or "
+			     "overloaded",
+			     client->link.address);
+}
+
+/* The caller wants no more, because of @code. Only what the broker holds back can be cancelled, and
+ * is worth waiting for a little longer. */
 static void call_give_up(struct tidl_client *client, struct tdc_call *call, int code)
 {
-	if (!call->is_sent || call->given_up != 0) {
+	if (!call->is_sent || !call->is_wait || call->given_up != 0) {
 		int reason = call->given_up != 0 ? call->given_up : code;
 
-		call_orphan(client, call, tdp_fault_code(call->fault, reason));
+		call_orphan(client, call, call_unanswered(client, call, reason));
 		return;
 	}
 	call->given_up = code;
 	call->deadline = tdc_deadline_after(GIVE_UP_GRACE_MS);
-	if (call->is_wait)
-		call_send_cancel(client, call);
+	call_send_cancel(client, call);
 }
 
 /* A signal ran while polling. The handler may do anything, even call the same client, so this
@@ -211,9 +224,10 @@ static int call_conclude(struct tidl_client *client, const struct tdc_call *call
 	const struct tdp_message *message = &call->reply->message;
 
 	if (message->kind == TDP_MESSAGE_FAILURE) {
-		if (call->given_up == TIDL_ERR_INTERRUPTED ||
-		    (call->given_up != 0 && message->failure.code == TIDL_ERR_CANCELLED))
+		if (call->given_up == TIDL_ERR_INTERRUPTED)
 			return tdp_fault_code(call->fault, call->given_up);
+		if (call->given_up != 0 && message->failure.code == TIDL_ERR_CANCELLED)
+			return TDC_CALL_EXPIRED;
 		return tdp_fault_set(call->fault, message->failure.code, "%s",
 				     message->failure.message);
 	}
@@ -249,12 +263,14 @@ int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t de
 		return r;
 	r = tdc_client_lock_open(client, fault);
 	if (r == 0) {
+		if (!call.is_wait)
+			call.deadline = tdc_deadline_after(client->answer_timeout_ms);
 		call_run(client, &call, request);
 		tdc_client_unlock(client);
 		(void)tdp_fd_close(call.wake_fd);
 		r = call.result < 0 ? call.result : call_conclude(client, &call, expected);
 	}
-	if (r < 0) {
+	if (r != 0) {
 		(void)tdc_reply_free(call.reply);
 		return r;
 	}

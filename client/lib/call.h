@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/lib/deadline.h"
 #include "client/lib/reply.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
@@ -12,14 +13,25 @@
 
 struct tidl_client;
 
+/* How long a broker may take to answer what it never holds back. It answers within milliseconds:
+ * one that takes longer is stopped, or its machine stands still. */
+enum { TDC_ANSWER_TIMEOUT_MS = 30 * 1000 };
+
+/* The deadline of what is answered at once. */
+#define TDC_ANSWER_DUE TDC_DEADLINE_NEVER
+
 /*
- * Send a request and wait for its answer; other threads' calls go on meanwhile. Waits until
- * @deadline, in a forked child also while connecting.
+ * Send a request and wait for its answer; other threads' calls go on meanwhile. A GET that waits
+ * for a name is given up at @deadline; every other request when the client's `answer_timeout_ms`
+ * have passed, and at once when interrupted.
  *
- * Returns 0 with an answer of kind @expected, or the broker's refusal, TIDL_ERR_TIMEOUT,
- * _INTERRUPTED, _DESCRIPTORS or a connection error. Leases in an answer that is not handed on are
- * given back.
+ * Returns 0 with an answer of kind @expected; TDC_CALL_EXPIRED without one when the deadline of a
+ * waiting GET passed, whose sentence is the caller's to write; or the broker's refusal,
+ * TIDL_ERR_TIMEOUT (the broker does not answer), _INTERRUPTED, _DESCRIPTORS or a connection error.
+ * Leases in an answer that is not handed on are given back.
  */
+enum { TDC_CALL_EXPIRED = 1 };
+
 int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t deadline,
 	     enum tdp_message_kind expected, struct tdc_reply **ret_reply,
 	     struct tdp_fault *fault) TDP_MUST_CHECK;

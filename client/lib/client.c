@@ -71,6 +71,7 @@ int tdc_client_new(struct tdc_link *link, const char *client_name, struct tidl_c
 	(void)pthread_mutex_init(&client->lock, NULL);
 	(void)snprintf(client->client_name, sizeof(client->client_name), "%s",
 		       client_name ? client_name : "");
+	client->answer_timeout_ms = TDC_ANSWER_TIMEOUT_MS;
 	client->era = 1;
 	client->next_request_id = 1;
 	client_install(client, link);

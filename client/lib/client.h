@@ -41,6 +41,7 @@ struct tidl_client {
 	/* Set before the client is shared, constant afterwards. */
 	struct tdc_interrupt interrupt;
 	char client_name[TDP_CLIENT_NAME_MAX_BYTES + 1];
+	int64_t answer_timeout_ms; /* see call.h */
 
 	pthread_mutex_t lock; /* guards everything below */
 	enum tdc_client_state state;

@@ -10,11 +10,13 @@
 #include <utlist.h>
 
 #include "client/lib/call.h"
-#include "client/lib/deadline.h"
 #include "proto/tensor/layout.h"
 
 /* More pages than any broker can have, so that one which never ends is noticed. */
 enum { INSPECTION_MAX_PAGES = 1 << 16 };
+
+/* Times that a name may be replaced while its pages are asked for. */
+enum { INSPECTION_ATTEMPTS = 16 };
 
 struct tidl_inspection {
 	struct tidl_inspect_info info;
@@ -217,8 +219,7 @@ static int inspection_fetch(struct tidl_client *client, const struct tdc_name *n
 			    .holder_cursor = cursor->holder},
 	};
 	struct tdc_reply *page = NULL;
-	int r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_INSPECTION, &page,
-			 fault);
+	int r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_INSPECTION, &page, fault);
 
 	if (r < 0)
 		return r;
@@ -227,8 +228,9 @@ static int inspection_fetch(struct tidl_client *client, const struct tdc_name *n
 	return 0;
 }
 
-int tdc_inspect(struct tidl_client *client, const struct tdc_name *name,
-		struct tidl_inspection **ret_inspection, struct tdp_fault *fault)
+/* All pages of what has the name now. */
+static int inspect_once(struct tidl_client *client, const struct tdc_name *name,
+			struct tidl_inspection **ret_inspection, struct tdp_fault *fault)
 {
 	struct tidl_inspection *inspection = calloc(1, sizeof(*inspection));
 	struct inspection_cursor cursor = {.generation = 0};
@@ -248,6 +250,18 @@ int tdc_inspect(struct tidl_client *client, const struct tdc_name *name,
 	}
 	*ret_inspection = inspection;
 	return 0;
+}
+
+int tdc_inspect(struct tidl_client *client, const struct tdc_name *name,
+		struct tidl_inspection **ret_inspection, struct tdp_fault *fault)
+{
+	int r = TIDL_ERR_GENERATION_GONE;
+
+	/* What was removed or replaced between two pages has no more of them: start over, with what
+	 * has the name then. */
+	for (int i = 0; i < INSPECTION_ATTEMPTS && r == TIDL_ERR_GENERATION_GONE; i++)
+		r = inspect_once(client, name, ret_inspection, fault);
+	return r;
 }
 
 const struct tidl_inspect_info *tidl_inspection_info(const struct tidl_inspection *i)

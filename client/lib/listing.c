@@ -6,11 +6,11 @@
 #include "client/lib/listing.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <utlist.h>
 
 #include "client/lib/call.h"
-#include "client/lib/deadline.h"
 
 /* More pages than any broker can have, so that one which never ends is noticed. */
 enum { LISTING_MAX_PAGES = 1 << 16 };
@@ -75,7 +75,7 @@ static int listing_fetch(struct tidl_client *client, const struct tdc_name *patt
 	};
 	struct tdc_reply *page = NULL;
 	uint64_t next_cursor;
-	int r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_LISTING, &page, fault);
+	int r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_LISTING, &page, fault);
 
 	if (r < 0)
 		return r;
@@ -86,6 +86,58 @@ static int listing_fetch(struct tidl_client *client, const struct tdc_name *patt
 	else
 		*ret_next_cursor = next_cursor;
 	return r;
+}
+
+/* By name, of one name the newest generation first. */
+static int entry_compare(const void *a, const void *b)
+{
+	const struct tidl_list_entry *x = *(const struct tidl_list_entry *const *)a;
+	const struct tidl_list_entry *y = *(const struct tidl_list_entry *const *)b;
+	int order = strcmp(x->name, y->name);
+
+	if (x->owner_uid != y->owner_uid)
+		return x->owner_uid < y->owner_uid ? -1 : 1;
+	if (order != 0)
+		return order;
+	return x->generation > y->generation ? -1 : x->generation < y->generation;
+}
+
+/* Take entries without a generation out. */
+static void listing_squeeze(struct tidl_listing *listing)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < listing->count; i++) {
+		if (listing->entries[i].generation != 0)
+			listing->entries[kept++] = listing->entries[i];
+	}
+	listing->count = kept;
+}
+
+/* What was replaced between two pages came twice: only its newest generation is published. */
+static int listing_drop_replaced(struct tidl_listing *listing, struct tdp_fault *fault)
+{
+	struct tidl_list_entry **sorted;
+	const struct tidl_list_entry *newest = NULL;
+
+	if (listing->count == 0)
+		return 0;
+	sorted = reallocarray(NULL, listing->count, sizeof(struct tidl_list_entry *));
+	if (sorted == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	for (size_t i = 0; i < listing->count; i++)
+		sorted[i] = &listing->entries[i];
+	qsort(sorted, listing->count, sizeof(struct tidl_list_entry *), entry_compare);
+	for (size_t i = 0; i < listing->count; i++) {
+		if (newest != NULL && sorted[i]->owner_uid == newest->owner_uid &&
+		    strcmp(sorted[i]->name, newest->name) == 0)
+			sorted[i]->generation = 0;
+		else
+			newest = sorted[i];
+	}
+	free(sorted);
+	listing_squeeze(listing);
+	return 0;
 }
 
 int tdc_list(struct tidl_client *client, const struct tdc_name *pattern,
@@ -105,6 +157,8 @@ int tdc_list(struct tidl_client *client, const struct tdc_name *pattern,
 		if (r < 0 || cursor == 0)
 			break;
 	}
+	if (r == 0)
+		r = listing_drop_replaced(listing, fault);
 	if (r < 0) {
 		tidl_listing_free(listing);
 		return r;

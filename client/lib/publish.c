@@ -7,7 +7,6 @@
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
-#include "client/lib/deadline.h"
 #include "client/lib/placement.h"
 #include "proto/base/utf8.h"
 
@@ -103,7 +102,7 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .retention = options->retention,
 			    .ttl_ms = (uint64_t)options->retain_ms,
 			    .mode = options->mode,
-			    .has_gid = options->group != 0,
+			    .has_gid = options->has_group != 0 || options->group != 0,
 			    .gid = (uint32_t)options->group,
 			    .replace = options->replace != 0,
 			    .keep = 1,
@@ -145,7 +144,7 @@ int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
 	if (r < 0)
 		return r;
 	request = publish_message(name->path, &placement, options);
-	r = tdc_call(client, &request, TDC_DEADLINE_NEVER, TDP_MESSAGE_PUBLISHED, &reply, fault);
+	r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_PUBLISHED, &reply, fault);
 	if (r == 0) {
 		tdc_placement_handed_over(&placement);
 		publication_fill(&reply->message.published, &placement, import->extent.nbytes,

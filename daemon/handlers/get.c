@@ -37,7 +37,7 @@ static int grant_check_writers(const struct tdd_session *session,
 			       const struct tdd_publication *publication, struct tdp_fault *fault)
 {
 	for (size_t i = 0; i < publication->segment_count; i++) {
-		const struct tdd_hold *writer =
+		const struct tdd_holder *writer =
 			tdd_segment_other_writer(publication->uses[i].segment, &session->holder);
 
 		if (writer)
@@ -47,7 +47,7 @@ static int grant_check_writers(const struct tdd_session *session,
 					     "has released it, or attach it for reading (in Python "
 					     "readonly_ok=True hands that to frameworks that would "
 					     "write)",
-					     writer->holder->process->pid, publication->name);
+					     writer->process->pid, publication->name);
 	}
 	return 0;
 }

@@ -58,13 +58,16 @@ struct tidl_listing;
  *           namespace, `alice:*` alice's, `*:**` everything. NULL: the same as `**`
  *
  * Free with tidl_listing_free(). Returns 0 or TIDL_ERR_NAME_INVALID, _NO_MEMORY or a connection
- * error. One round trip for each few hundred names.
+ * error. One round trip for each 64 names, and for each 1,024 that do not match. What is
+ * published or removed meanwhile may be in it or not; a name that is replaced meanwhile comes once,
+ * with its newest generation. The functions that read a listing take no NULL.
  */
 TIDL_API int tidl_list(struct tidl_client *client, const char *pattern,
 		       struct tidl_listing **ret_listing);
 TIDL_API size_t tidl_listing_count(const struct tidl_listing *listing);
 TIDL_API const struct tidl_list_entry *tidl_listing_entry(const struct tidl_listing *listing,
 							  size_t index);
+/* NULL is allowed. */
 TIDL_API void tidl_listing_free(struct tidl_listing *listing);
 
 enum tidl_holder_kind {
@@ -129,7 +132,10 @@ struct tidl_inspect_info {
 
 /*
  * tidl_inspect - everything about one name: owner, holders, layout, seals.
- * Free with tidl_inspection_free(). Errors as for tidl_list() and TIDL_ERR_NOT_FOUND.
+ * One round trip for each 48 holders. A name that is replaced meanwhile is looked at anew, a few
+ * times. Free with tidl_inspection_free(). Errors as for tidl_list(), TIDL_ERR_NOT_FOUND, and
+ * TIDL_ERR_GENERATION_GONE for a name that is replaced again and again. The functions that read an
+ * inspection take no NULL.
  */
 TIDL_API int tidl_inspect(struct tidl_client *client, const char *name,
 			  struct tidl_inspection **ret_inspection);
@@ -140,6 +146,7 @@ TIDL_API const struct tidl_tensor_info *tidl_inspection_tensor(const struct tidl
 							       size_t index);
 TIDL_API const struct tidl_holder *tidl_inspection_holder(const struct tidl_inspection *i,
 							  size_t index);
+/* NULL is allowed. */
 TIDL_API void tidl_inspection_free(struct tidl_inspection *inspection);
 
 /*

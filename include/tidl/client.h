@@ -16,6 +16,12 @@ extern "C" {
  * time, except tidl_disconnect(), after which the pointer must not be used again. A call that waits
  * does not hold up calls of other threads. The library starts no threads.
  *
+ * Waiting: a broker answers within milliseconds. One that is stopped or overloaded is waited for up
+ * to 30 seconds, by a tidl_get() with a time-out 2 seconds beyond that time-out; then the call
+ * returns TIDL_ERR_TIMEOUT and tidl_last_error() says that the broker does not answer. A
+ * publication or removal that was asked for may happen still. A tidl_get() without end waits
+ * without end.
+ *
  * After fork() the child may go on using the client: its first call opens a connection of its own.
  * Tensors inherited from the parent stay mapped in the child, but without a lease: the broker
  * counts the parent's only.
@@ -57,8 +63,9 @@ struct tidl_connect_options {
  * @ret_client  the new client; free with tidl_disconnect()
  *
  * Returns 0, or TIDL_ERR_INVALID_ARGUMENT, _NO_MEMORY, _DESCRIPTORS, _PERMISSION, _TIMEOUT,
- * _INTERRUPTED, _NO_BROKER, _BROKER_GONE, _PROTOCOL, _VERSION, _PEER_REFUSED, _BROKER_UNTRUSTED,
- * _WRONG_SOCKET, _AUTOSTART, _SYSTEM. Blocks up to the time-out. Any thread.
+ * _INTERRUPTED, _QUOTA and _LIMIT (too many connections), _NO_BROKER, _BROKER_GONE, _PROTOCOL,
+ * _VERSION, _PEER_REFUSED, _BROKER_UNTRUSTED, _WRONG_SOCKET, _AUTOSTART, _SYSTEM. Blocks up to the
+ * time-out. Any thread.
  */
 TIDL_API int tidl_connect(const struct tidl_connect_options *options,
 			  struct tidl_client **ret_client);

@@ -55,7 +55,8 @@ struct tidl_publish_options {
 	enum tidl_retention retention; /* 0: TIDL_RETENTION_DEFAULT */
 	int64_t retain_ms;	       /* with TIDL_RETENTION_SECONDS: life time, > 0 */
 	uint32_t mode;		       /* permission bits, within 0666; 0: 0600 */
-	int64_t group;		       /* gid that the group bits speak of; 0: the caller's own */
+	int64_t group;		       /* gid that the group bits speak of; 0: see has_group */
+	int has_group;		       /* non-zero: `group` 0 is gid 0, not the caller's own */
 	int replace;		       /* non-zero: take over a name that is in use */
 	uint32_t keep;	      /* generations kept when replacing; 0: 1 (more: UNSUPPORTED) */
 	int expose;	      /* non-zero: allow group or other bits over a larger segment */

@@ -90,7 +90,8 @@ struct tidl_get_options {
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND, _GENERATION_GONE, _PERMISSION,
  * _TIMEOUT, _INTERRUPTED, _ACCESS, _BUSY, _QUOTA, _LIMIT, _UNSUPPORTED, _NO_MEMORY, _DESCRIPTORS,
- * _SEGMENT_BAD, _SYSTEM or a connection error. Blocks up to the time-out plus one round trip.
+ * _SEGMENT_BAD, _SYSTEM or a connection error. Blocks up to the time-out plus one round trip. The
+ * time-out is about the name; of a broker that does not answer see client.h, "Waiting".
  */
 TIDL_API int tidl_get(struct tidl_client *client, const char *name,
 		      const struct tidl_get_options *options, struct tidl_tensor **ret_tensor);
@@ -106,7 +107,7 @@ TIDL_API struct tidl_tensor *tidl_tensor_ref(struct tidl_tensor *tensor);
  */
 TIDL_API struct tidl_tensor *tidl_tensor_unref(struct tidl_tensor *tensor);
 
-/* The description. Pointers are borrowed and valid as long as the reference. */
+/* The description. Pointers are borrowed and valid as long as the reference. None takes NULL. */
 TIDL_API uint32_t tidl_tensor_ndim(const struct tidl_tensor *tensor);
 TIDL_API const int64_t *tidl_tensor_shape(const struct tidl_tensor *tensor);   /* elements */
 TIDL_API const int64_t *tidl_tensor_strides(const struct tidl_tensor *tensor); /* elements */

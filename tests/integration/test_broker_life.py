@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -219,9 +220,31 @@ def test_detached_brokers_started_at_once(
     [pid] = broker_pids(folder)
     is_well_detached(pid)
     with RawPeer(folder / "tidld.sock") as peer:
+        assert kernel_pid(peer.socket) == pid, "not that of its starter, which has ended"
         assert peer.ask("shutdown").kind == "done"
     assert await_end(pid)
     assert list(tmp_path.iterdir()) == []  # no sanitizer had anything to say
+
+
+def test_a_relative_path_is_where_the_starter_was(folder: Path, tmp_path: Path) -> None:
+    """The broker leaves that folder, and cleans up in it nevertheless."""
+    command = [str(program("daemon/tidld")), "--private", "--detach", "--socket", "tidld.sock"]
+    environment = tidld_environment(tmp_path)
+    subprocess.run(command, env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    assert in_folder(folder) == LEFT
+    with RawPeer(folder / "tidld.sock") as peer:
+        pid = kernel_pid(peer.socket)
+        assert peer.ask("shutdown").kind == "done"
+    assert await_end(pid)
+    assert in_folder(folder) == LEFT - {"tidld.sock"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def kernel_pid(connected: socket.socket) -> int:
+    """Whom the kernel says that a socket is connected to."""
+    size = struct.calcsize("3i")
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[0])
 
 
 def is_well_detached(pid: int) -> None:

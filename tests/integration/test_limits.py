@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from ctl_support import program, run
 from python_brokers import eventually
 from raw_peer import Memory, RawPeer, Reply
 from tidl_wire import Attach, Code
 from tidld_process import Broker
 from world import PAGE_BYTES, QUOTA_BYTES, QUOTA_OPTIONS, WITNESS, World
 
-DESCRIPTORS = 400  # of which 320 are kept for what must not fail
+DESCRIPTORS = 600  # of which 320 are kept for what must not fail, and 128 for connections
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,24 @@ class Kind:
     """A broker of one user gives him all; one of many gives no user more than half."""
 
     options: tuple[str, ...]
-    descriptors: int
+    memory: int
+    all: int
     code: Code
     sentence: str
 
-    def refuses(self, reply: Reply) -> None:
+    def refuses(self, reply: Reply, descriptors: int) -> None:
         reply.fails_with(
             self.code,
-            rf"{self.sentence} {self.descriptors} descriptors in the broker, has \d+ and would "
+            rf"{self.sentence} {descriptors} descriptors in the broker, has \d+ and would "
             r"need \d more: release or remove tensors, or raise RLIMIT_NOFILE of tidld",
         )
 
 
 KINDS = {
-    "private": Kind(("--private",), 80, Code.LIMIT, "the broker serves at most"),
-    "system": Kind((), 40, Code.QUOTA, rf"all processes of uid {os.getuid()} may have at most"),
+    "private": Kind(("--private",), 152, 280, Code.LIMIT, "the broker serves at most"),
+    "system": Kind(
+        (), 124, 140, Code.QUOTA, rf"all processes of uid {os.getuid()} may have at most"
+    ),
 }
 
 
@@ -66,7 +70,7 @@ def allocate_all(peer: RawPeer, kind: Kind) -> list[Memory]:
     while True:
         reply = peer.ask("allocate", data_size_bytes=1)
         if reply.kind == "failure":
-            kind.refuses(reply)
+            kind.refuses(reply, kind.memory)
             return found
         segment = reply.packet.allocated.segment
         write_fd, read_fd = reply.fds
@@ -89,7 +93,23 @@ def test_segments_up_to_the_limit(narrow: World, kind: Kind) -> None:
         peer.release(segments=[item.id for item in memory])
         peer.goes_on()
     assert counts[0] == counts[1] == counts[2]
-    assert 2 * counts[0] <= kind.descriptors
+    assert 2 * counts[0] <= kind.memory
+
+
+def test_memory_up_to_the_limit_locks_nobody_out(narrow: World, kind: Kind) -> None:
+    """One can always come to see what there is, take it away, and stop the broker."""
+    hog = narrow.connect()
+    memory = allocate_all(hog, kind)
+    assert hog.publish("hog/x", memory[0].id, 1).kind == "published"
+    environment = {**os.environ, "TIDL_SOCKET": str(narrow.broker.socket)}
+    tidlctl = program("client/ctl/tidlctl")
+    others = [narrow.connect() for _ in range(4)]
+    assert all(peer.must_get(WITNESS) for peer in others)
+    listing = run(tidlctl, ("list",), environment)
+    assert listing.status == 0
+    assert "hog/x" in listing.out
+    assert run(tidlctl, ("rm", "hog/x"), environment).status == 0
+    assert hog.names("hog/*") == []
 
 
 def test_connections_up_to_the_limit(narrow: World, kind: Kind) -> None:
@@ -104,7 +124,7 @@ def test_connections_up_to_the_limit(narrow: World, kind: Kind) -> None:
         assert eventually(narrow.is_welcoming)
     # The last look at whether there is room may still be on its way out.
     assert max(counts) - min(counts) <= 1
-    assert 2 * counts[0] <= kind.descriptors
+    assert 2 * counts[0] <= kind.all
 
 
 def connect_or_be_refused(world: World, kind: Kind) -> bool:
@@ -115,7 +135,7 @@ def connect_or_be_refused(world: World, kind: Kind) -> bool:
     assert reply
     if reply.kind == "welcome":
         return True
-    kind.refuses(reply)
+    kind.refuses(reply, kind.all)
     peer.has_ended()
     return False
 
@@ -141,7 +161,7 @@ def test_many_packets_of_descriptors_when_there_are_few(narrow: World, kind: Kin
                 peer.send_bytes(b"x", [fd] * 253)
             reply = peer.receive()
             assert reply
-            assert reply.packet.failure.code in (Code.PROTOCOL, kind.code)
+            assert reply.packet.failure.code in (Code.PROTOCOL, Code.LIMIT, kind.code)
     os.close(fd)
     assert narrow.client.get(WITNESS).shape == (1000,)
 
@@ -149,7 +169,7 @@ def test_many_packets_of_descriptors_when_there_are_few(narrow: World, kind: Kin
 def test_too_few_descriptors_to_begin_with(start_broker: Callable[..., Broker]) -> None:
     broker = start_broker(is_ready=False, command=["prlimit", "--nofile=300:300"])
     assert broker.await_end() == 1
-    assert b"only 300 descriptors are allowed (RLIMIT_NOFILE): tidld needs 384" in broker.log
+    assert b"only 300 descriptors are allowed (RLIMIT_NOFILE): tidld needs 512" in broker.log
     assert not broker.socket.exists()
 
 

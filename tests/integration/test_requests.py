@@ -93,7 +93,8 @@ def test_generation_that_is_gone(peer: RawPeer, waits: bool) -> None:
     for generation in (old, new + 1, 2**64 - 1):
         peer.refuses(
             Code.GENERATION_GONE,
-            rf'generation {generation} of "{NAME}" is not published \(not any more, or not yet\): get it',
+            rf'generation {generation} of "{NAME}" is not published '
+            r"\(not any more, or not yet\): get it",
             "get",
             name=NAME,
             attach=Attach.READ,

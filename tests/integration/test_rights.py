@@ -229,7 +229,7 @@ def large(peer: RawPeer) -> Reply:
 def test_others_are_served_while_one_user_has_all_his_descriptors(
     start_broker: Callable[..., Broker], make_world: Callable[..., World]
 ) -> None:
-    world = make_world(start_broker(command=["prlimit", "--nofile=400:400"]))
+    world = make_world(start_broker(command=["prlimit", "--nofile=600:600"]))
 
     def fill(pipe: ChildPipe) -> None:
         become(STRANGER.uid, STRANGER.gid)

@@ -2,6 +2,7 @@
 /* Answers that come late, in another order or not at all, and sockets that take nothing. */
 #include <poll.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -66,6 +67,7 @@ TT_TEST(late, what_is_granted_to_nobody_is_given_back, .timeout = 60)
 	client = tt_fake_connect(&fake);
 	/* The broker does not answer the cancel, so the call gives up on its own. */
 	cr_assert_eq(get_waiting(client, "x", 10, &tensor), TIDL_ERR_TIMEOUT);
+	cr_assert(strstr(tidl_last_error(), "does not answer"), "%s", tidl_last_error());
 	cr_assert_eq(client->orphan_count, 1);
 	cr_assert_eq(eventfd_write(late.go_on_fd, 1), 0);
 	item.fd = tidl_fd(client);

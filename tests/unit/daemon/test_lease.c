@@ -146,12 +146,12 @@ TT_TEST(lease, other_writers_are_found_and_own_ones_are_not)
 	segment = tt_allocate(&domain, &creator, 100);
 	publication = tt_publish(&domain, &creator, "x", segment);
 	cr_expect(tdd_segment_other_writer(segment, &creator) == NULL);
-	cr_expect_eq(tdd_segment_other_writer(segment, &reader)->holder, &creator);
+	cr_expect_eq(tdd_segment_other_writer(segment, &reader), &creator);
 	tdd_hold_free(tdd_allocation_find(&creator, segment->id));
 	tt_lease(&domain, &reader, publication, TIDL_ATTACH_READ);
 	cr_expect(tdd_segment_other_writer(segment, &reader) == NULL);
 	lease = tt_lease(&domain, &writer, publication, TIDL_ATTACH_WRITE);
-	cr_expect_eq(tdd_segment_other_writer(segment, &reader), lease);
+	cr_expect_eq(tdd_segment_other_writer(segment, &reader), &writer);
 	cr_expect(tdd_segment_other_writer(segment, &writer) == NULL);
 	tdd_hold_free(lease);
 	cr_expect(tdd_segment_other_writer(segment, &reader) == NULL);
@@ -223,5 +223,39 @@ TT_TEST(lease, descriptors_run_out_by_quota_first)
 		     TIDL_ERR_LIMIT);
 	cr_expect_eq(HASH_COUNT(domain.registry.segments), TT_DESCRIPTORS / 2);
 	tt_holder_end(&domain, &holder);
+	tt_domain_deinit(&domain);
+}
+
+/* Settling anything must not look at all that is held: with one walk for each hold this would take
+ * minutes, in which a broker serves nobody. */
+TT_TEST(lease, many_holds_on_one_segment_end_one_by_one, .timeout = 60)
+{
+	enum { READERS = 4, GENERATIONS = 60000 };
+	struct tt_domain domain;
+	struct tdd_holder creator, readers[READERS];
+	struct tdd_segment *segment;
+
+	tt_domain_init(&domain);
+	for (int level = 0; level < TDD_ACCOUNT_LEVEL_COUNT; level++)
+		domain.quota.limits[level][TDD_QUOTA_BYTES] = UINT64_MAX;
+	tt_holder_init(&domain, &creator, CREATOR);
+	for (int i = 0; i < READERS; i++)
+		tt_holder_init(&domain, &readers[i], READER);
+	segment = tt_allocate(&domain, &creator, 100);
+	for (int i = 0; i < GENERATIONS; i++) {
+		struct tdd_publication *publication = tt_publish(&domain, &creator, "x", segment);
+
+		for (int k = 0; k < READERS; k++)
+			tt_lease(&domain, &readers[k], publication, TIDL_ATTACH_WRITE);
+		cr_assert(tdd_holder_has_segment(&readers[i % READERS], segment));
+		cr_assert_eq(tdd_segment_other_writer(segment, &creator), &readers[0]);
+	}
+	tdd_registry_unlist(&domain.registry, tdd_registry_find(&domain.registry, CREATOR, "x"));
+	tt_holder_end(&domain, &creator);
+	cr_expect_eq(tt_used(&domain, READER, TDD_QUOTA_PUBLICATIONS), GENERATIONS);
+	cr_expect_eq(tt_used(&domain, READER, TDD_QUOTA_DESCRIPTORS), 2);
+	for (int i = 0; i < READERS; i++)
+		tt_holder_end(&domain, &readers[i]);
+	cr_expect(!domain.registry.segments);
 	tt_domain_deinit(&domain);
 }

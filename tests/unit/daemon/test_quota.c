@@ -168,3 +168,42 @@ TT_TEST(quota, an_account_outlives_its_sessions_while_charged)
 	cr_expect(domain.quota.uids == NULL);
 	tt_domain_deinit(&domain);
 }
+
+/* Memory of one uid, sessions of others: somebody who can remove the memory always gets in. */
+TT_TEST(quota, memory_leaves_descriptors_for_sessions_and_those_for_admins)
+{
+	struct tt_domain domain;
+	struct tdd_holder holder;
+	struct tdd_charge memory = {0};
+	struct tdd_charge session = {.claim = TDD_CLAIM_SESSION};
+	struct tdd_charge admin = {.claim = TDD_CLAIM_ADMIN};
+	struct tdd_charge refused = {0};
+	struct tdp_fault fault;
+
+	tt_domain_init(&domain);
+	tt_holder_init(&domain, &holder, 1);
+	domain.quota.kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_MEMORY] = 30;
+	domain.quota.kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_SESSION] = 10;
+	cr_expect_eq(tdd_charge_init(&memory, &holder.account, TDD_QUOTA_DESCRIPTORS,
+				     TT_DESCRIPTORS - 29, &fault),
+		     TIDL_ERR_LIMIT);
+	cr_expect(strstr(fault.text, "at most 70 "), "%s", fault.text);
+	cr_assert_eq(tdd_charge_init(&memory, &holder.account, TDD_QUOTA_DESCRIPTORS,
+				     TT_DESCRIPTORS - 30, &fault),
+		     0);
+	cr_expect_eq(tdd_charge_init(&session, &holder.account, TDD_QUOTA_DESCRIPTORS, 21, &fault),
+		     TIDL_ERR_LIMIT);
+	cr_assert_eq(tdd_charge_init(&session, &holder.account, TDD_QUOTA_DESCRIPTORS, 20, &fault),
+		     0);
+	cr_expect_eq(tdd_charge_init(&refused, &holder.account, TDD_QUOTA_DESCRIPTORS, 1, &fault),
+		     TIDL_ERR_LIMIT);
+	cr_expect_eq(tdd_charge_init(&admin, &holder.account, TDD_QUOTA_DESCRIPTORS, 11, &fault),
+		     TIDL_ERR_LIMIT);
+	cr_assert_eq(tdd_charge_init(&admin, &holder.account, TDD_QUOTA_DESCRIPTORS, 10, &fault),
+		     0);
+	tdd_charge_deinit(&memory);
+	tdd_charge_deinit(&session);
+	tdd_charge_deinit(&admin);
+	tt_holder_end(&domain, &holder);
+	tt_domain_deinit(&domain);
+}

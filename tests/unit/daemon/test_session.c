@@ -428,3 +428,35 @@ TT_TEST(session, shutdown_is_answered_before_the_end)
 	cr_expect_eq(tt_receive(&client), -ECONNRESET);
 	tt_disconnect(&client);
 }
+
+/* Whoever started a broker may need longer to connect than it would wait without clients. */
+TT_TEST(session, the_first_client_is_waited_for, .timeout = 60)
+{
+	enum { LATER_MS = 50 };
+	struct tdd_server *server = tt_server_new(true);
+	char folder[] = "/tmp/tidl-test-XXXXXX";
+	char path[TDP_PATH_MAX], lock[TDP_PATH_MAX + 8];
+	struct tdd_listener listener;
+	struct tt_client client;
+	struct tdd_timer *later;
+	struct tdp_fault fault;
+
+	server->config.empty_exit_ms = 1;
+	cr_assert(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/s", folder);
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	cr_assert_eq(tdd_listener_open(path, true, &listener, &fault), 0, "%s", fault.text);
+	cr_assert_eq(tdd_timer_new(server->loop, tt_stop_loop, server->loop, &later, &fault), 0);
+	cr_assert_eq(tdd_server_listen(server, &listener, &fault), 0);
+	tdd_timer_start(later, LATER_MS);
+	tdd_server_run(server);
+	cr_expect_eq(server->state, TDD_SERVER_RUNNING);
+	tt_join(server, &client);
+	tt_disconnect(&client);
+	tdd_server_run(server);
+	cr_expect_eq(server->state, TDD_SERVER_STOPPED, "the first one has come and gone");
+	tdd_timer_free(later);
+	tdd_server_free(server);
+	unlink(lock);
+	cr_expect_eq(rmdir(folder), 0);
+}

@@ -23,7 +23,9 @@ import tidl
 # Under a sanitizer that replaces malloc only NumPy runs.
 NUMPY_ONLY = os.environ.get("TIDL_TEST_FRAMEWORKS") == "numpy"
 
-collect_ignore_glob = ["test_py_framework_*.py"] if NUMPY_ONLY else []
+collect_ignore_glob = (
+    ["test_py_framework_*.py", "test_py_taichi_*.py", "matrix/*"] if NUMPY_ONLY else []
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -57,7 +57,7 @@ class Versioned(ctypes.Structure):
 DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KINDS: dict[bytes, type[Any]] = {b"dltensor": Legacy, b"dltensor_versioned": Versioned}
 
-_api = ctypes.pythonapi
+_api = ctypes.PyDLL(None)  # not pythonapi: its functions are shared, and frameworks type them anew
 _get_name = _api.PyCapsule_GetName
 _get_name.restype = ctypes.c_char_p
 _get_name.argtypes = [ctypes.py_object]

@@ -62,9 +62,15 @@ def _read_exactly(pipe: IO[bytes], size: int) -> bytes:
 class Peer:
     """A Python process with `tidl` imported. Ended, by force if need be, when the block is left."""
 
-    def __init__(self, setup: str = "", *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        setup: str = "",
+        *,
+        environment: Mapping[str, str] | None = None,
+        python: str | os.PathLike[str] = sys.executable,
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [python, __file__],
             env={**os.environ, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

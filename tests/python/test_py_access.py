@@ -111,20 +111,15 @@ def test_taichi_arrays_of_read_only_memory(client: tidl.Client, name: str) -> No
 
 def test_missing_framework(peer: Peer) -> None:
     peer.do("x = client.empty((2,))")
-    for framework in ("torch", "paddle"):
-        with pytest.raises(PeerError, match="install it") as caught:
-            peer.do(f"sys.modules[{framework!r}] = None\nx.to_{framework}()")
+    modules = {"tvm": "tvm_ffi"}
+    for framework in ("torch", "paddle", "jax", "tensorflow", "mxnet", "tvm"):
+        module = modules.get(framework, framework)
+        with pytest.raises(PeerError, match=r"cannot be imported .* install ") as caught:
+            peer.do(f"sys.modules[{module!r}] = None\nx.to_{framework}()")
         assert (caught.value.kind, caught.value.code) == (
             "MissingFrameworkError",
             "MISSING_FRAMEWORK",
         )
-
-
-@pytest.mark.parametrize("framework", ["jax", "tensorflow", "cupy", "mxnet", "tvm"])
-def test_frameworks_that_are_not_built(client: tidl.Client, framework: str) -> None:
-    with pytest.raises(tidl.UnsupportedError) as caught:
-        getattr(client.empty((2,)), f"to_{framework}")()
-    assert caught.value.code == "UNSUPPORTED"
 
 
 def test_to_taichi_refuses_what_it_would_copy(client: tidl.Client) -> None:
@@ -161,7 +156,7 @@ def test_to_taichi_of_what_no_order_makes_compact(
     client.publish(name, eval(view, {"a": a, "np": np}))
     y = client.get(name, access="write")
     assert y.compact_axes is None
-    with pytest.raises(tidl.LayoutError, match="publish the whole tensor"):
+    with pytest.raises(tidl.LayoutError, match="whole tensor"):
         y.to_taichi()
 
 

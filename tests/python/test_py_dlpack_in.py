@@ -7,6 +7,7 @@ C... are the rules of DLPack and its Python protocol for consumers.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -41,15 +42,12 @@ def test_c1_c5_deleter_is_called_once(publish: Callable[..., Any], is_versioned:
     assert exporter.calls == [{"max_version": (1, 3)}]
 
 
-@pytest.mark.parametrize("kind", [TypeError, RuntimeError])
-def test_c1_old_producers_are_asked_again(
-    publish: Callable[..., Any], kind: type[Exception]
-) -> None:
+def test_c1_old_producers_are_asked_again(publish: Callable[..., Any]) -> None:
     producer = dl.Producer(floats(2), (2,), is_versioned=False)
 
     def export(**keywords: object) -> Any:
         if keywords:
-            raise kind("no keywords, please")
+            raise TypeError("no keywords, please")
         return producer.capsule()
 
     exporter = dl.Exporter(export)
@@ -58,18 +56,125 @@ def test_c1_old_producers_are_asked_again(
     assert producer.deleted == 1
 
 
-@pytest.mark.parametrize("error", [BufferError("no"), ZeroDivisionError("own"), KeyError("k")])
-def test_producers_errors_pass_through(client: tidl.Client, name: str, error: Exception) -> None:
-    def export(**_: object) -> Any:
+REFUSALS = [
+    BufferError("not this one"),
+    RuntimeError("not this one"),
+    NotImplementedError("not this one"),
+    ValueError("not this one"),
+    AttributeError("not this one"),
+    AssertionError("not this one"),
+]
+NO_ANSWERS = [
+    KeyboardInterrupt(),
+    SystemExit(3),
+    MemoryError(),
+    RecursionError("too deep"),
+    ZeroDivisionError("own"),
+    KeyError("k"),
+    tidl.ReleasedError("was released"),
+    tidl.UnsupportedError("cannot yet"),
+]
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def call(**_: object) -> Any:
         raise error
 
+    return call
+
+
+def kind_of(error: BaseException) -> str:
+    return type(error).__name__
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=kind_of)
+def test_refusals_of_producers_get_a_code(client: tidl.Client, name: str, error: Exception) -> None:
+    exporter = dl.Exporter(raising(error))
+    with pytest.raises(tidl.Error, match=r"Exporter .*not this one") as caught:
+        client.publish(name, exporter)
+    assert caught.value.code == "INVALID_ARGUMENT"
+    assert isinstance(caught.value, BufferError)
+    assert caught.value.__cause__ is error
+    assert len(exporter.calls) == 1  # asked once
+
+
+def test_a_refusal_that_cannot_be_shown(client: tidl.Client, name: str) -> None:
+    class Mute(BufferError):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        client.publish(name, dl.Exporter(raising(Mute())))
+
+
+@pytest.mark.parametrize("error", NO_ANSWERS, ids=kind_of)
+def test_other_errors_of_producers_come_through(
+    client: tidl.Client, name: str, error: BaseException
+) -> None:
+    exporter = dl.Exporter(raising(error))
     with pytest.raises(type(error)) as caught:
-        client.publish(name, dl.Exporter(export))
+        client.publish(name, exporter)
+    assert caught.value is error
+    assert len(exporter.calls) == 1
+    assert name not in [entry.name for entry in client.list()]
+
+
+@pytest.mark.parametrize("error", NO_ANSWERS, ids=kind_of)
+def test_other_errors_of_device_answers_come_through(
+    client: tidl.Client, name: str, error: BaseException
+) -> None:
+    exporter = dl.Exporter(raising(AssertionError("asked in vain")), raising(error))
+    with pytest.raises(type(error)) as caught:
+        client.publish(name, exporter)
+    assert caught.value is error
+    assert exporter.calls == []
+
+
+@pytest.mark.parametrize("error", NO_ANSWERS, ids=kind_of)
+def test_other_errors_do_not_make_an_object_a_buffer(
+    client: tidl.Client, name: str, error: BaseException
+) -> None:
+    class Both(np.ndarray[Any, Any]):
+        def __dlpack__(self, **_: object) -> Any:
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        client.publish(name, np.zeros(3).view(Both))
     assert caught.value is error
 
 
+def test_a_producer_that_refuses_may_be_a_buffer(publish: Callable[..., Any]) -> None:
+    class Both(np.ndarray[Any, Any]):
+        def __dlpack__(self, **_: object) -> Any:
+            raise BufferError("no DLPack today")
+
+    assert publish(np.arange(3).view(Both)) == [0, 1, 2]
+
+
+def test_endless_recursion_is_asked_once_for_each_level(client: tidl.Client, name: str) -> None:
+    calls = 0
+
+    def export(**_: object) -> Any:
+        nonlocal calls
+        calls += 1
+        client.publish(name, exporter)
+
+    exporter = dl.Exporter(export)
+    with pytest.raises(RecursionError):
+        client.publish(name, exporter)
+    assert calls < sys.getrecursionlimit()
+
+
 @pytest.mark.parametrize(
-    "device", [lambda: (dl.CPU, None), lambda: 1 / 0, lambda: None, lambda: ("cpu", 0), lambda: ()]
+    "device",
+    [
+        lambda: (dl.CPU, None),
+        raising(RuntimeError("no device")),
+        lambda: None,
+        lambda: ("cpu", 0),
+        lambda: (),
+        lambda: (2**70, 0),
+    ],
 )
 def test_odd_device_answers_are_borne(
     publish: Callable[..., Any], device: Callable[[], Any]

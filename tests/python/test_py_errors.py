@@ -20,6 +20,13 @@ import tidl
 from tidl import _errors
 
 
+class Unclear:
+    """Neither true nor false, nor a number."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+
 class ForeignDevice:
     """A tensor in a GPU's memory, as far as it says."""
 
@@ -31,6 +38,16 @@ class ForeignDevice:
 
     def __dlpack__(self, **keywords: object) -> object:
         raise AssertionError("asked for a capsule in vain")
+
+
+def full(client: tidl.Client, value: object, dtype: str) -> tidl.Tensor:
+    return client.full(2, value, dtype=dtype)
+
+
+def released() -> memoryview:
+    view = memoryview(b"x")
+    view.release()
+    return view
 
 
 Call = Callable[[tidl.Client, str], Any]
@@ -68,6 +85,99 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     "records": ("DTYPE", BufferError, lambda c, n: c.publish(n, np.zeros(2, dtype="f4,i4"))),
     "times": ("DTYPE", BufferError, lambda c, n: c.publish(n, np.zeros(2, dtype="M8[s]"))),
     "long double": ("DTYPE", BufferError, lambda c, n: c.publish(n, np.zeros(2, np.longdouble))),
+    "dtype of lone surrogates": ("DTYPE", ValueError, lambda c, n: c.empty(1, dtype="\ud800")),
+    "dtype with NUL": ("DTYPE", ValueError, lambda c, n: c.empty(1, dtype="float32\0x")),
+    "dtype of the other byte order": ("DTYPE", ValueError, lambda c, n: c.empty(1, dtype=">f4")),
+    "Taichi's word as text": ("DTYPE", ValueError, lambda c, n: c.empty(1, dtype="i32")),
+    "fraction in integers": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 1.5, "int32")),
+    "NaN in integers": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: full(c, float("nan"), "int32"),
+    ),
+    "infinity in integers": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: full(c, float("inf"), "uint8"),
+    ),
+    "None in integers": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, None, "int32")),
+    "text in integers": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, "x", "int32")),
+    "text of a number": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, "3", "float32")),
+    "text of a complex": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, "3j", "complex64")),
+    "complex in floats": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, 1j, "float64")),
+    "NumPy's complex in floats": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: full(c, np.complex64(1 + 1j), "float64"),
+    ),
+    "None in bool": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, None, "bool")),
+    "2 in bool": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 2, "bool")),
+    "300 in uint8": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 300, "uint8")),
+    "1e39 in float32": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 1e39, "float32")),
+    "1e39 in complex64": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 1e39, "complex64")),
+    "7e4 in float16": ("INVALID_ARGUMENT", ValueError, lambda c, n: full(c, 7e4, "float16")),
+    "3.4e38 in bfloat16": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: full(c, 3.4e38, "bfloat16"),
+    ),
+    "huge integer in float64": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: full(c, 10**5000, "float64"),
+    ),
+    "scalar that is none": ("INVALID_ARGUMENT", TypeError, lambda c, n: full(c, Unclear(), "bool")),
+    "huge timeout": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, timeout=10**400)),
+    "huger timeout": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, timeout=10**5000)),
+    "timeout of text": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.get(n, timeout="5")),  # type: ignore[arg-type]
+    "timeout of several": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.get(n, timeout=np.array([1, 2])),  # type: ignore[arg-type]
+    ),
+    "huge generation": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, generation=10**5000)),
+    "huge keep": (
+        "UNSUPPORTED",
+        NotImplementedError,
+        lambda c, n: c.publish(n, b"x", keep=10**5000),
+    ),
+    "huge negative keep": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", keep=-(10**5000)),
+    ),
+    "huge group": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", group=10**5000)),
+    "huger extent": ("LAYOUT", ValueError, lambda c, n: c.empty((10**5000,))),
+    "access of several": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", access=np.array([1, 2])),  # type: ignore[arg-type]
+    ),
+    "retention of several": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", retain=np.array([1, 2])),  # type: ignore[arg-type]
+    ),
+    "attach of several": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.get(n, access=np.array([1, 2])),  # type: ignore[arg-type]
+    ),
+    "replace of several": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.publish(n, b"x", replace=np.array([1, 2])),  # type: ignore[arg-type]
+    ),
+    "expose that is unclear": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.publish(n, b"x", expose=Unclear()),  # type: ignore[arg-type]
+    ),
+    "autostart that is unclear": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: tidl.connect(autostart=Unclear()),  # type: ignore[arg-type]
+    ),
     "negative extent": ("LAYOUT", ValueError, lambda c, n: c.empty((2, -1))),
     "huge extent": ("LAYOUT", ValueError, lambda c, n: c.empty((2**63,))),
     "overflowing product": ("LAYOUT", ValueError, lambda c, n: c.empty((2**40, 2**40))),
@@ -122,6 +232,17 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     "mode": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", mode=0o777)),
     "mode of text": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, b"x", mode="rw")),  # type: ignore[arg-type]
     "group": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", group="no-group")),
+    "group with NUL": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", group="a\0b"),
+    ),
+    "group of lone surrogates": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", group="\ud800"),
+    ),
+    "released buffer": ("INVALID_ARGUMENT", BufferError, lambda c, n: c.publish(n, released())),
     "copy": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, b"x", copy="no")),  # type: ignore[arg-type]
     "pickled tensor": ("UNSUPPORTED", NotImplementedError, lambda c, n: pickle.dumps(c.empty(1))),
     "pickled client": ("UNSUPPORTED", NotImplementedError, lambda c, n: pickle.dumps(c)),

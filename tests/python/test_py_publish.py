@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import ctypes
 import os
+from collections.abc import Callable
 
 import fake_dlpack as dl
 import numpy as np
@@ -242,7 +243,7 @@ def test_full_bfloat16_rounds_to_even(client: tidl.Client, value: float, word: i
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float32", np.float32, np.dtype("float32"), "torch.float32", "f32"]
+    "dtype", ["float32", np.float32, np.dtype("float32"), "torch.float32", "f4"]
 )
 def test_dtype_spellings(client: tidl.Client, dtype: object) -> None:
     assert client.empty((1,), dtype=dtype).dtype == "float32"
@@ -253,3 +254,13 @@ def test_dtype_spellings(client: tidl.Client, dtype: object) -> None:
 )
 def test_shape_spellings(client: tidl.Client, shape: object, expected: tuple[int, ...]) -> None:
     assert client.empty(shape).shape == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or os.getegid() != 0, reason="needs to be root")
+def test_group_0_is_not_the_callers_own(name: str, start_peer: Callable[..., Peer]) -> None:
+    """Of a publisher whose own group is another."""
+    peer = start_peer("import os\nos.setegid(12345)\nclient = tidl.connect()")
+    for index, group in enumerate((0, "root", None, 12345)):
+        peer.do(f"client.publish({f'{name}/{index}'!r}, b'x', mode=0o640, group={group!r})")
+    groups = [peer.ask(f"client.inspect({f'{name}/{index}'!r}).group") for index in range(4)]
+    assert groups == [0, 0, 12345, 12345]

@@ -110,7 +110,7 @@ static int view_check(PyObject *object, const Py_buffer *view, struct exported *
 int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags)
 {
 	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	struct tidl_tensor *tensor = tpy_tensor_live(self);
+	TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold(self);
 
 	view->obj = NULL;
 	if (!tensor)
@@ -160,7 +160,7 @@ static PyObject *byte_strides(struct tidl_tensor *tensor, int64_t itemsize)
 PyObject *tpy_tensor_array_interface(PyObject *object, void *closure)
 {
 	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	struct tidl_tensor *tensor = tpy_tensor_live(self);
+	TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold(self);
 
 	(void)closure;
 	if (!tensor)

@@ -61,11 +61,13 @@ static int describe(const struct tpy_state *state, struct buffer_source *source)
 	struct tidl_dtype dtype;
 	const Py_buffer *view = &source->view;
 
-	if (tpy_dtype_from_format(view->format ? view->format : "B", view->itemsize, &dtype)) {
+	const char *format = view->format ? view->format : "B";
+
+	if (tpy_dtype_from_format(format, view->itemsize, &dtype)) {
 		tpy_raise_format(state, TIDL_ERR_DTYPE,
 				 "elements of format '%s' cannot be shared: numbers in native byte "
 				 "order, bool and complex can",
-				 view->format);
+				 format);
 		return -1;
 	}
 	if (convert_layout(state, source))
@@ -85,17 +87,19 @@ static int describe(const struct tpy_state *state, struct buffer_source *source)
 	return 0;
 }
 
-static int open_buffer(const struct tpy_state *state, PyObject *object, Py_buffer *view)
+static int open_buffer(const struct tpy_state *state, PyObject *object, int refusal_code,
+		       Py_buffer *view)
 {
 	if (PyObject_GetBuffer(object, view, PyBUF_RECORDS_RO) == 0)
 		return 0;
-	PyErr_Clear();
-	return refuse(state, TIDL_ERR_DTYPE,
-		      "the object's elements have no form that other processes could read; publish "
-		      "numbers, bool or complex");
+	if (tpy_is_refusal(state))
+		tpy_raise_refusal(state, refusal_code, object);
+	return -1;
 }
 
-int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source)
+/* `refusal_code` is for an object that will not give its buffer. */
+int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
+			   struct tpy_source *ret_source)
 {
 	if (!PyObject_CheckBuffer(object)) {
 		tpy_raise_format(
@@ -110,7 +114,7 @@ int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, struct tpy
 		PyErr_NoMemory();
 		return -1;
 	}
-	if (open_buffer(state, object, &source->view)) {
+	if (open_buffer(state, object, refusal_code, &source->view)) {
 		free(source);
 		return -1;
 	}

@@ -72,25 +72,35 @@ static int publish_source(struct tidl_client *handle, const char *name, struct t
 	return result;
 }
 
+/* None: the caller's own. */
+static int parse_group(PyObject *group, struct tidl_publish_options *options)
+{
+	if (group == Py_None)
+		return 0;
+	options->group = PyLong_AsLongLong(group);
+	options->has_group = 1;
+	return options->group == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
 PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 {
 	struct tpy_client *self = (struct tpy_client *)object;
 	const char *name;
-	PyObject *tensor;
+	PyObject *tensor, *group;
 	int access, copy, retention;
-	long long group;
 	struct tidl_publish_options options = {.size = sizeof(options)};
 	struct tidl_publication publication = {.size = sizeof(publication)};
 	struct tpy_source source;
 
-	if (!PyArg_ParseTuple(args, "sOiiiILppz:publish", &name, &tensor, &access, &copy,
+	if (!PyArg_ParseTuple(args, "sOiiiIOppz:publish", &name, &tensor, &access, &copy,
 			      &retention, &options.mode, &group, &options.replace, &options.expose,
 			      &options.metadata))
 		return NULL;
 	options.access = (enum tidl_access)access;
 	options.copy = (enum tidl_copy)copy;
 	options.retention = (enum tidl_retention)retention;
-	options.group = group;
+	if (parse_group(group, &options))
+		return NULL;
 
 	/* Opening runs the producer's Python code, which may close this client: enter after it. */
 	if (tpy_source_open(self->state, tensor, &source))

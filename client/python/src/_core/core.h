@@ -22,6 +22,7 @@
 /* Per-module state. Owned by the module; every object of ours keeps its module alive. */
 struct tpy_state {
 	PyObject *error_classes; /* dict: name of a code -> exception class; from tidl._errors */
+	PyObject *refusal_class; /* what a producer's own refusal becomes; from tidl._errors */
 	PyTypeObject *client_type;
 	PyTypeObject *tensor_type;
 	PyTypeObject *watch_type;
@@ -51,6 +52,8 @@ struct tpy_state *tpy_state_of_module(PyObject *module);
 void tpy_raise(const struct tpy_state *state, int code, const char *sentence);
 void tpy_raise_format(const struct tpy_state *state, int code, const char *format, ...);
 int tpy_check(const struct tpy_state *state, int result); /* 0, or -1 with an exception set */
+int tpy_is_refusal(const struct tpy_state *state); /* the pending exception says "I cannot" */
+void tpy_raise_refusal(const struct tpy_state *state, int code, PyObject *producer);
 
 /* client.c, client_calls.c */
 PyTypeObject *tpy_client_type_new(PyObject *module);
@@ -72,7 +75,14 @@ PyObject *tpy_client_broker(PyObject *object, PyObject *unused);
 /* tensor.c */
 PyTypeObject *tpy_tensor_type_new(PyObject *module);
 PyObject *tpy_tensor_wrap(struct tpy_state *state, PyTypeObject *type, struct tidl_tensor *steal);
-struct tidl_tensor *tpy_tensor_live(struct tpy_tensor *self); /* NULL with RELEASED raised */
+struct tidl_tensor *tpy_tensor_hold(struct tpy_tensor *self);
+
+/*
+ * A reference for the length of a block. Whatever runs Python code (any allocation may, by way of
+ * the garbage collector) or gives up the GIL lets release() drop the object's own.
+ */
+void tpy_tensor_unhold(struct tidl_tensor **tensor);
+#define TPY_HELD __attribute__((cleanup(tpy_tensor_unhold)))
 
 /* buffer.c */
 int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags);
@@ -124,7 +134,7 @@ struct tpy_source {
 
 int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source);
 void tpy_source_discard(struct tpy_source *source);
-int tpy_source_from_buffer(struct tpy_state *state, PyObject *object,
+int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
 			   struct tpy_source *ret_source);
 
 /* results.c */

@@ -41,7 +41,10 @@ static void *data_alloc(size_t size_bytes)
 	return aligned_alloc(COPY_ALIGNMENT_BYTES, rounded * COPY_ALIGNMENT_BYTES);
 }
 
-/* Fills `copy->data` when the tensor is not empty. The GIL is given up meanwhile. */
+/*
+ * Fills `copy->data` when the tensor is not empty. The GIL is given up meanwhile; the caller's
+ * reference (TPY_HELD) keeps the tensor.
+ */
 static int copy_data(const struct tpy_state *state, struct tidl_tensor *tensor,
 		     struct private_copy *copy)
 {
@@ -63,13 +66,11 @@ static int copy_data(const struct tpy_state *state, struct tidl_tensor *tensor,
 		tpy_raise(state, TIDL_ERR_NO_MEMORY, "no memory for a private copy of the tensor");
 		return -1;
 	}
-	tidl_tensor_ref(tensor);
 	PyThreadState *thread = PyEval_SaveThread();
 	if (is_row_major)
 		memcpy(copy->data, tidl_tensor_data(tensor), size);
 	else
 		tpy_gather(tensor, (size_t)element_bits / 8, copy->data);
-	tidl_tensor_unref(tensor);
 	PyEval_RestoreThread(thread);
 	return 0;
 }

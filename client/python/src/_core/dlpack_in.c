@@ -81,6 +81,8 @@ static int check_device(const struct tpy_state *state, PyObject *object)
 		type = PyLong_AsLong(PyTuple_GetItem(device, 0));
 	Py_XDECREF(device);
 	if (PyErr_Occurred()) {
+		if (!tpy_is_refusal(state))
+			return -1;
 		PyErr_Clear();
 		return 0;
 	}
@@ -109,25 +111,30 @@ static PyObject *call_dlpack(PyObject *method, int is_versioned)
 	return capsule;
 }
 
-/* Older producers know no max_version (TypeError), or fail in their own way (RuntimeError). */
-static PyObject *request_capsule(PyObject *method)
+/* Older producers know no max_version. Anything but a TypeError is their answer. */
+static PyObject *request_capsule(const struct tpy_state *state, PyObject *method)
 {
 	PyObject *capsule = call_dlpack(method, 1);
-	if (capsule || (!PyErr_ExceptionMatches(PyExc_TypeError) &&
-			!PyErr_ExceptionMatches(PyExc_RuntimeError) &&
-			!PyErr_ExceptionMatches(PyExc_AttributeError)))
+	if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError) || !tpy_is_refusal(state))
 		return capsule;
 	PyErr_Clear();
 	return call_dlpack(method, 0);
 }
 
-/* A producer that cannot say it in DLPack may still be able to say it as a buffer (old NumPy). */
+/*
+ * A producer that cannot say it in DLPack may still be able to say it as a buffer (NumPy's types
+ * that DLPack lacks). Where neither has a word for the elements, it is their type.
+ */
 static int retry_as_buffer(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source)
 {
-	if (!PyObject_CheckBuffer(object))
+	if (!tpy_is_refusal(state))
 		return -1;
+	if (!PyObject_CheckBuffer(object)) {
+		tpy_raise_refusal(state, TIDL_ERR_INVALID_ARGUMENT, object);
+		return -1;
+	}
 	PyErr_Clear();
-	return tpy_source_from_buffer(state, object, ret_source);
+	return tpy_source_from_buffer(state, object, TIDL_ERR_DTYPE, ret_source);
 }
 
 static int open_producer(struct tpy_state *state, PyObject *object, PyObject *method,
@@ -135,7 +142,7 @@ static int open_producer(struct tpy_state *state, PyObject *object, PyObject *me
 {
 	if (check_device(state, object))
 		return -1;
-	PyObject *capsule = request_capsule(method);
+	PyObject *capsule = request_capsule(state, method);
 	if (!capsule)
 		return retry_as_buffer(state, object, ret_source);
 	int result;
@@ -154,7 +161,7 @@ int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source
 {
 	*ret_source = (struct tpy_source){NULL, NULL};
 	if (PyObject_TypeCheck(object, state->tensor_type)) {
-		struct tidl_tensor *tensor = tpy_tensor_live((struct tpy_tensor *)object);
+		TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold((struct tpy_tensor *)object);
 		if (!tensor)
 			return -1;
 		return tpy_check(state, tidl_tensor_export(tensor, &ret_source->versioned));
@@ -171,5 +178,5 @@ int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source
 	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
 		return -1;
 	PyErr_Clear();
-	return tpy_source_from_buffer(state, object, ret_source);
+	return tpy_source_from_buffer(state, object, TIDL_ERR_INVALID_ARGUMENT, ret_source);
 }

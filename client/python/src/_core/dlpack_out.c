@@ -173,7 +173,7 @@ static PyObject *export_requested(PyObject *object, PyObject *const *args, Py_ss
 				  &request))
 			return NULL;
 	}
-	struct tidl_tensor *tensor = tpy_tensor_live(self);
+	TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold(self);
 	if (!tensor)
 		return NULL;
 	if (request.is_versioned)
@@ -198,7 +198,8 @@ PyObject *tpy_tensor_dlpack_unflagged(PyObject *object, PyObject *const *args,
 PyObject *tpy_tensor_dlpack_device(PyObject *object, PyObject *unused)
 {
 	(void)unused;
-	if (!tpy_tensor_live((struct tpy_tensor *)object))
+	TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold((struct tpy_tensor *)object);
+	if (!tensor)
 		return NULL;
 	return Py_BuildValue("(ii)", (int)kDLCPU, 0);
 }

@@ -10,6 +10,8 @@
 
 static PyObject *class_of_code(const struct tpy_state *state, int code)
 {
+	if (!state->error_classes) /* the interpreter is being taken down */
+		return PyExc_RuntimeError;
 	PyObject *class = PyDict_GetItemString(state->error_classes, tidl_error_name(code));
 	if (!class)
 		class = PyDict_GetItemString(state->error_classes, "UNKNOWN");
@@ -51,4 +53,72 @@ int tpy_check(const struct tpy_state *state, int result)
 	const char *sentence = tidl_last_error();
 	tpy_raise(state, result, *sentence ? sentence : tidl_error_text(result));
 	return -1;
+}
+
+/*
+ * Whether the pending exception is one with which producers say that they cannot export. Others
+ * (Ctrl-C, no memory, endless recursion, a mistake of the caller's) are nobody's answer, and ours
+ * are complete already.
+ */
+int tpy_is_refusal(const struct tpy_state *state)
+{
+	PyObject *const kinds[] = {PyExc_BufferError,	PyExc_TypeError,    PyExc_ValueError,
+				   PyExc_OverflowError, PyExc_RuntimeError, PyExc_AttributeError,
+				   PyExc_AssertionError};
+	PyObject *own =
+		state->error_classes ? PyDict_GetItemString(state->error_classes, "UNKNOWN") : NULL;
+
+	if (PyErr_ExceptionMatches(PyExc_RecursionError) ||
+	    PyErr_ExceptionMatches(PyExc_MemoryError) || (own && PyErr_ExceptionMatches(own)))
+		return 0;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (PyErr_ExceptionMatches(kinds[i]))
+			return 1;
+	}
+	return 0;
+}
+
+/* The pending exception, normalised and owned by the caller. */
+static PyObject *take_pending(void)
+{
+	PyObject *type, *value, *traceback;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	PyErr_NormalizeException(&type, &value, &traceback);
+	if (value && traceback)
+		PyException_SetTraceback(value, traceback);
+	Py_XDECREF(type);
+	Py_XDECREF(traceback);
+	return value;
+}
+
+static void raise_from(PyObject *class, PyObject *message, PyObject *cause)
+{
+	PyErr_SetObject(class, message);
+	PyObject *error = take_pending();
+	if (!error)
+		return;
+	PyException_SetCause(error, Py_NewRef(cause)); /* steals */
+	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_DECREF(error);
+}
+
+/* Turns the pending exception of a producer into ours, with its words and itself as the cause. */
+void tpy_raise_refusal(const struct tpy_state *state, int code, PyObject *producer)
+{
+	PyObject *cause = take_pending();
+	if (!cause)
+		return;
+	PyObject *type_name = PyType_GetName(Py_TYPE(producer));
+	PyObject *message = type_name
+				    ? PyUnicode_FromFormat("this %U cannot be shared as it is: %S",
+							   type_name, cause)
+				    : NULL;
+	if (message)
+		raise_from(code == TIDL_ERR_INVALID_ARGUMENT ? state->refusal_class
+							     : class_of_code(state, code),
+			   message, cause);
+	Py_XDECREF(type_name);
+	Py_XDECREF(message);
+	Py_DECREF(cause);
 }

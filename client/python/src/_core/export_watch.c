@@ -114,7 +114,7 @@ static struct tpy_watch *watch_alloc(struct tpy_state *state)
 PyObject *tpy_tensor_export_watched(PyObject *object, PyObject *unused)
 {
 	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	struct tidl_tensor *tensor = tpy_tensor_live(self);
+	TPY_HELD struct tidl_tensor *tensor = tpy_tensor_hold(self);
 	DLManagedTensorVersioned *inner = NULL;
 
 	(void)unused;

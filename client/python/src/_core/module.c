@@ -51,8 +51,10 @@ static int load_error_classes(struct tpy_state *state)
 	if (!errors)
 		return -1;
 	state->error_classes = PyObject_GetAttrString(errors, "BY_CODE");
+	if (state->error_classes)
+		state->refusal_class = PyObject_GetAttrString(errors, "NotExportableError");
 	Py_DECREF(errors);
-	return state->error_classes ? 0 : -1;
+	return state->error_classes && state->refusal_class ? 0 : -1;
 }
 
 static int module_exec(PyObject *module)
@@ -79,6 +81,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	if (!state)
 		return 0;
 	Py_VISIT(state->error_classes);
+	Py_VISIT(state->refusal_class);
 	Py_VISIT(state->client_type);
 	Py_VISIT(state->tensor_type);
 	Py_VISIT(state->watch_type);
@@ -91,6 +94,7 @@ static int module_clear(PyObject *module)
 	if (!state)
 		return 0;
 	Py_CLEAR(state->error_classes);
+	Py_CLEAR(state->refusal_class);
 	Py_CLEAR(state->client_type);
 	Py_CLEAR(state->tensor_type);
 	Py_CLEAR(state->watch_type);

@@ -21,12 +21,20 @@ PyObject *tpy_tensor_wrap(struct tpy_state *state, PyTypeObject *type, struct ti
 	return (PyObject *)self;
 }
 
-struct tidl_tensor *tpy_tensor_live(struct tpy_tensor *self)
+/* A new reference for TPY_HELD, or NULL with RELEASED raised. */
+struct tidl_tensor *tpy_tensor_hold(struct tpy_tensor *self)
 {
-	if (!self->handle)
-		tpy_raise(self->state, TIDL_ERR_RELEASED,
-			  "this tensor was released; get it again by its name");
-	return self->handle;
+	if (self->handle)
+		return tidl_tensor_ref(self->handle);
+	tpy_raise(self->state, TIDL_ERR_RELEASED,
+		  "this tensor was released; get it again by its name");
+	return NULL;
+}
+
+/* Keeps the GIL: hardly ever the last reference, and every property comes by here. */
+void tpy_tensor_unhold(struct tidl_tensor **tensor)
+{
+	tidl_tensor_unref(*tensor);
 }
 
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -86,7 +94,7 @@ static void fill_pattern(char *data, size_t total, const char *pattern, size_t p
 static PyObject *tensor_fill(PyObject *object, PyObject *pattern)
 {
 	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	struct tidl_tensor *handle = tpy_tensor_live(self);
+	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
 	char *bytes;
 	Py_ssize_t size;
 
@@ -101,10 +109,8 @@ static PyObject *tensor_fill(PyObject *object, PyObject *pattern)
 	}
 	if (total == 0)
 		Py_RETURN_NONE;
-	tidl_tensor_ref(handle);
 	PyThreadState *thread = PyEval_SaveThread();
 	fill_pattern(tidl_tensor_data(handle), total, bytes, (size_t)size);
-	tidl_tensor_unref(handle);
 	PyEval_RestoreThread(thread);
 	Py_RETURN_NONE;
 }
@@ -113,7 +119,8 @@ static PyObject *tensor_fill(PyObject *object, PyObject *pattern)
 #define TENSOR_PROPERTY(property, expression)                                                      \
 	static PyObject *tensor_get_##property(PyObject *object, void *closure)                    \
 	{                                                                                          \
-		struct tidl_tensor *tensor = tpy_tensor_live((struct tpy_tensor *)object);         \
+		TPY_HELD struct tidl_tensor *tensor =                                              \
+			tpy_tensor_hold((struct tpy_tensor *)object);                              \
 		(void)closure;                                                                     \
 		return tensor ? (expression) : NULL;                                               \
 	}
@@ -137,7 +144,12 @@ static PyObject *tensor_get_released(PyObject *object, void *closure)
 }
 
 static PyMethodDef tensor_methods[] = {
-	{"release", tensor_release, METH_NOARGS, "release() -> None"},
+	{"release", tensor_release, METH_NOARGS,
+	 "release() -> None\n\n"
+	 "Lets go of the memory; using the tensor afterwards raises ReleasedError. Arrays and "
+	 "tensors "
+	 "of frameworks made from it stay valid: the memory is unmapped, and the lease on it ends, "
+	 "with the last of them. Calling it again does nothing."},
 	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
 	{"_export_watched", tpy_tensor_export_watched, METH_NOARGS,
 	 "_export_watched() -> (capsule, Watch)"},
@@ -146,7 +158,10 @@ static PyMethodDef tensor_methods[] = {
 	 "__dlpack__(), but gives unversioned capsules of read-only memory too"},
 	{"__dlpack__", (PyCFunction)(void (*)(void))tpy_tensor_dlpack,
 	 METH_FASTCALL | METH_KEYWORDS,
-	 "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)"},
+	 "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\n"
+	 "A capsule over the same memory; with copy=True over a private copy. torch, Paddle and "
+	 "Taichi ignore the flag of read-only memory: what they import from a tensor attached for "
+	 "reading ends the process with SIGSEGV when it is written to."},
 	{"__dlpack_device__", tpy_tensor_dlpack_device, METH_NOARGS,
 	 "__dlpack_device__() -> (device type, device id)"},
 	{NULL, NULL, 0, NULL},
@@ -157,7 +172,7 @@ static PyGetSetDef tensor_getset[] = {
 	{"strides", tensor_get_strides, NULL, "steps in elements, a tuple", NULL},
 	{"dtype", tensor_get_dtype, NULL, "name of the data type", NULL},
 	{"nbytes", tensor_get_nbytes, NULL, "elements times element size", NULL},
-	{"name", tensor_get_name, NULL, "name it was attached by, or None", NULL},
+	{"name", tensor_get_name, NULL, "path in its owner's namespace, or None", NULL},
 	{"generation", tensor_get_generation, NULL, "its generation, 0 if unpublished", NULL},
 	{"readonly", tensor_get_readonly, NULL, "whether it is mapped for reading only", NULL},
 	{"access", tensor_get_access, NULL, "read, write or copy_on_write", NULL},

@@ -15,8 +15,10 @@ Frameworks are imported only when a `to_...()` method asks for them.
 """
 
 from tidl import _guard as _guard  # first: refuses Pythons that the extension cannot serve
+from tidl import taichi as taichi  # the package of that name here; it imports no framework
 from tidl._client import Client, connect
 from tidl._core import __version__
+from tidl._dlpack import ForeignTensor, from_dlpack, to_dlpack
 from tidl._errors import (
     AccessError,
     ArgumentTypeError,
@@ -42,6 +44,7 @@ from tidl._errors import (
     NameInvalidError,
     NoBrokerError,
     NoMemoryError,
+    NotExportableError,
     NotFoundError,
     PeerRefusedError,
     PermissionDeniedError,
@@ -87,6 +90,7 @@ __all__ = [
     "DtypeError",
     "Error",
     "ExistsError",
+    "ForeignTensor",
     "GenerationGoneError",
     "Holder",
     "Inspection",
@@ -99,6 +103,7 @@ __all__ = [
     "NameInvalidError",
     "NoBrokerError",
     "NoMemoryError",
+    "NotExportableError",
     "NotFoundError",
     "PeerRefusedError",
     "PermissionDeniedError",
@@ -120,4 +125,6 @@ __all__ = [
     "WrongSocketError",
     "__version__",
     "connect",
+    "from_dlpack",
+    "to_dlpack",
 ]

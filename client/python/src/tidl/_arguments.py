@@ -38,6 +38,23 @@ _UINT64_MAX = 2**64 - 1
 _FOREVER_MS = -1
 
 
+def shown(value: object) -> str:
+    """A value for a message, whatever its size and however broken its repr()."""
+    try:
+        text = repr(value)
+    except Exception:  # a huge integer, for one
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def switch(value: object, what: str) -> bool:
+    """A yes or no."""
+    try:
+        return bool(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # arrays with several elements
+        raise ArgumentTypeError(f"{what} is True or False, not {shown(value)}") from error
+
+
 def name_text(name: object) -> str:
     """A name or pattern that can travel: text, without NUL, valid in UTF-8."""
     if not isinstance(name, str):
@@ -56,11 +73,13 @@ def address_text(address: str | os.PathLike[str] | None) -> str | None:
     try:
         path = os.fspath(address)
     except TypeError as error:
-        raise ArgumentTypeError(f"an address is the path of a socket, not {address!r}") from error
+        raise ArgumentTypeError(
+            f"an address is the path of a socket, not {shown(address)}"
+        ) from error
     if not isinstance(path, str):
-        raise ArgumentTypeError(f"an address is a str or a Path, not {address!r}")
+        raise ArgumentTypeError(f"an address is a str or a Path, not {shown(address)}")
     if "\0" in path or not _is_utf8(path):
-        raise InvalidArgumentError(f"{path!r} is no path that a socket can have")
+        raise InvalidArgumentError(f"{shown(path)} is no path that a socket can have")
     return path
 
 
@@ -77,13 +96,21 @@ def timeout_ms(timeout: float | None) -> int:
     if timeout is None:
         return _FOREVER_MS
     try:
+        if isinstance(timeout, str | bytes | bytearray):
+            raise TypeError
         seconds = float(timeout)
-    except (TypeError, ValueError) as error:
+    except OverflowError as error:
+        raise InvalidArgumentError(
+            f"a timeout of {shown(timeout)} seconds is out of range; None waits for ever"
+        ) from error
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentTypeError(
             "timeout is a number of seconds, or None to wait for ever"
         ) from error
     if math.isnan(seconds) or seconds < 0:
-        raise InvalidArgumentError(f"timeout must be 0 or more seconds or None, not {timeout!r}")
+        raise InvalidArgumentError(
+            f"timeout must be 0 or more seconds or None, not {shown(timeout)}"
+        )
     return math.ceil(seconds * 1000) if seconds < _INT64_MAX / 1e6 else _FOREVER_MS
 
 
@@ -98,10 +125,12 @@ def shape_tuple(shape: object) -> tuple[int, ...]:
             raise TypeError
     except TypeError as error:
         raise ArgumentTypeError(
-            f"a shape is an integer or a sequence of them: {shape!r}"
+            f"a shape is an integer or a sequence of them: {shown(shape)}"
         ) from error
     if any(not 0 <= extent <= _INT64_MAX for extent in extents):
-        raise LayoutError(f"extents of a shape are 0 or more and fit into 64 bits: {extents}")
+        raise LayoutError(
+            f"extents of a shape are 0 or more and fit into 64 bits: {shown(extents)}"
+        )
     return extents
 
 
@@ -123,17 +152,21 @@ def metadata_text(metadata: Mapping[str, object] | None) -> str | None:
 
 def access_value(access: object) -> int:
     """The access under which memory is published."""
-    if access in ACCESS_LATER:
+    if isinstance(access, str) and access in ACCESS_LATER:
         raise UnsupportedError(f'access="{access}" is not built yet; use access="shared"')
     if not isinstance(access, str) or access not in ACCESS:
-        raise InvalidArgumentError(f'access is "shared", "live" or "immutable", not {access!r}')
+        raise InvalidArgumentError(
+            f'access is "shared", "live" or "immutable", not {shown(access)}'
+        )
     return ACCESS[access]
 
 
 def attach_value(access: object) -> int:
     """The access with which a tensor is attached."""
     if not isinstance(access, str) or access not in ATTACH:
-        raise InvalidArgumentError(f'access is "read", "write" or "copy_on_write", not {access!r}')
+        raise InvalidArgumentError(
+            f'access is "read", "write" or "copy_on_write", not {shown(access)}'
+        )
     return ATTACH[access]
 
 
@@ -142,21 +175,21 @@ def retention_value(retain: object) -> int:
     if isinstance(retain, int | float) and not isinstance(retain, bool):
         raise UnsupportedError('a life time in seconds is not built yet; use "persist" or "owner"')
     if retain is not None and (not isinstance(retain, str) or retain not in RETENTION):
-        raise InvalidArgumentError(f'retain is None, "persist" or "owner", not {retain!r}')
+        raise InvalidArgumentError(f'retain is None, "persist" or "owner", not {shown(retain)}')
     return RETENTION[retain]
 
 
 def copy_value(copy: object) -> int:
     """Whether publishing may, must or must not copy."""
     if copy is not None and not isinstance(copy, bool):
-        raise ArgumentTypeError(f"copy is True, False or None, not {copy!r}")
+        raise ArgumentTypeError(f"copy is True, False or None, not {shown(copy)}")
     return COPY[copy]
 
 
 def mode_bits(mode: object) -> int:
     """Permission bits; libtidl refuses those outside 0o666."""
     if isinstance(mode, bool) or not isinstance(mode, int):
-        raise ArgumentTypeError(f"mode is an integer such as 0o600, not {mode!r}")
+        raise ArgumentTypeError(f"mode is an integer such as 0o600, not {shown(mode)}")
     if mode <= 0 or mode & ~0o666:
         raise InvalidArgumentError(
             f"mode {mode:#o} is empty or has bits outside 0o666: it grants reading and writing"
@@ -164,17 +197,19 @@ def mode_bits(mode: object) -> int:
     return mode
 
 
-def group_id(group: str | int | None) -> int:
-    """A group id; 0 means the caller's own."""
+def group_id(group: str | int | None) -> int | None:
+    """A group id; None means the caller's own."""
     if group is None:
-        return 0
+        return None
     if isinstance(group, str):
         try:
             return grp.getgrnam(group).gr_gid
-        except KeyError as error:
-            raise InvalidArgumentError(f"there is no group {group!r} on this machine") from error
-    if isinstance(group, bool) or not isinstance(group, int) or not 0 < group < 2**32 - 1:
-        raise InvalidArgumentError(f"group is a group's name or id, not {group!r}")
+        except (KeyError, ValueError) as error:  # ValueError: NUL or a lone surrogate in it
+            raise InvalidArgumentError(
+                f"there is no group {shown(group)} on this machine"
+            ) from error
+    if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < 2**32 - 1:
+        raise InvalidArgumentError(f"group is a group's name or id, not {shown(group)}")
     return group
 
 
@@ -183,22 +218,22 @@ def generation_number(generation: int | None) -> int:
     if generation is None:
         return 0
     if isinstance(generation, bool) or not isinstance(generation, int):
-        raise ArgumentTypeError(f"generation is an integer or None, not {generation!r}")
+        raise ArgumentTypeError(f"generation is an integer or None, not {shown(generation)}")
     if not 0 < generation <= _UINT64_MAX:
-        raise InvalidArgumentError(f"no generation has the number {generation}")
+        raise InvalidArgumentError(f"no generation has the number {shown(generation)}")
     return generation
 
 
 def require_host(device: object) -> None:
     """Refuses devices other than the host's memory."""
     if device is not None and str(device) != "cpu":
-        raise UnsupportedError(f'device {str(device)!r} is not built yet; "cpu" is')
+        raise UnsupportedError(f'device {shown(device)} is not built yet; "cpu" is')
 
 
 def require_one_generation(keep: object) -> None:
     """Refuses to keep more generations than the current one."""
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-        raise InvalidArgumentError(f"keep is a number of generations from 1 on, not {keep!r}")
+        raise InvalidArgumentError(f"keep is a number of generations from 1 on, not {shown(keep)}")
     if keep > 1:
         raise UnsupportedError("keeping more than one generation is not built yet; use keep=1")
 

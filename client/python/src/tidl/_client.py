@@ -34,9 +34,18 @@ def connect(
         A client. Close it, or use it in a `with` statement.
 
     Raises:
-        BrokerError: no broker answers, it is the wrong one, or none could be started.
+        NoBrokerError: nobody listens at `address`, or anywhere with `autostart=False`.
+        AutostartError: no private broker could be started: the program is missing or failed, or
+            no folder is fit for its socket.
+        WrongSocketError, VersionError, ProtocolError: what listens there is no broker of this kind.
+        BrokerUntrustedError: the socket belongs to a user that is not trusted.
+        PeerRefusedError: the broker does not serve this user.
+        BrokerGoneError: the broker went away meanwhile.
         TimedOutError: the time passed first.
         PermissionDeniedError: the socket may not be used.
+        InvalidArgumentError: the address is no path that a socket can have.
+
+    All from NoBrokerError to BrokerGoneError are BrokerErrors.
     """
     milliseconds = _arguments.timeout_ms(timeout)
     core = _core.connect(
@@ -45,7 +54,7 @@ def connect(
         _program_name(),
         _programs.bundled_daemon(),
         max(milliseconds, 1) if milliseconds >= 0 else milliseconds,
-        bool(autostart),
+        _arguments.switch(autostart, "autostart"),
     )
     return Client(core)
 
@@ -127,7 +136,9 @@ class Client:
 
         Args:
             shape: extents in elements, an integer or a sequence; may be empty or have zeros.
-            dtype: a name ("float32", "bfloat16"), or a data type of NumPy, torch, Paddle, Taichi.
+            dtype: a string as NumPy reads it ("float32", "f4"), in native byte order; a name that
+                NumPy lacks ("bfloat16", "float8_e4m3fn"); or a data type of NumPy, torch,
+                Paddle, Taichi. Taichi's "i32" and its like are no strings of NumPy: pass `ti.i32`.
             device: "cpu".
 
         Raises:
@@ -149,8 +160,13 @@ class Client:
     ) -> Tensor:
         """Like `empty()`, with every element set to a number.
 
+        Integers and floats without a fraction go into integer types; True, False, 0 and 1 into
+        bool. No number is wrapped around, cut off or turned into infinity.
+
         Raises:
             InvalidArgumentError: the number does not fit into the data type.
+            ArgumentTypeError: it is no number, or a complex one for a real type.
+            UnsupportedError: floats of 8 bits and less.
         """
         element = _dtypes.encode_scalar(_dtypes.dtype_name(dtype), fill_value)
         tensor = self.empty(shape, dtype=dtype, device=device)
@@ -203,7 +219,9 @@ class Client:
         Raises:
             ExistsError: the name is taken.
             CopyNeededError: with `copy=False`, the memory is not shareable as it is.
-            DtypeError, LayoutError, DeviceError, BufferError: it is no tensor that can be shared.
+            DtypeError, LayoutError, DeviceError: it is no tensor that can be shared.
+            NotExportableError: its own `__dlpack__` or buffer refused; `__cause__` says why. Other
+                exceptions of its Python code, such as KeyboardInterrupt, come through.
             QuotaError, NoMemoryError: there is no room for it.
             UnsupportedError: not built in this version.
         """
@@ -217,8 +235,8 @@ class Client:
             _arguments.retention_value(retain),
             _arguments.mode_bits(mode),
             _arguments.group_id(group),
-            bool(replace),
-            bool(expose),
+            _arguments.switch(replace, "replace"),
+            _arguments.switch(expose, "expose"),
             _arguments.metadata_text(metadata),
         )
         return Publication(name=name, **fields)

@@ -33,7 +33,7 @@ class Client:
         copy: int,
         retention: int,
         mode: int,
-        group: int,
+        group: int | None,
         replace: bool,
         expose: bool,
         metadata: str | None,

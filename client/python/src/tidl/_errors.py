@@ -41,6 +41,10 @@ class NameInvalidError(InvalidArgumentError):
     code = "NAME_INVALID"
 
 
+class NotExportableError(InvalidArgumentError, BufferError):
+    """The object itself refused to be shared; `__cause__` is what it said."""
+
+
 class NotFoundError(Error, KeyError):
     """Nothing that the caller may see has this name."""
 

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be published: objects that the extension cannot judge by DLPack alone."""
+"""What can be published: objects that the extension cannot judge by DLPack alone.
+
+Frameworks are known by the name of the module that defines the object's class or one of its bases,
+so that none is imported, and nothing is asked of objects that need no care.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidl._errors import LayoutError, UnsupportedError
+from tidl import _capsule
+from tidl._errors import DtypeError, InvalidArgumentError, LayoutError, UnsupportedError
+
+Reader = Callable[[Any], Any]
+
+# By class, which is asked once.
+_known_readers: weakref.WeakKeyDictionary[type[Any], Reader] = weakref.WeakKeyDictionary()
 
 
 def publishable(obj: Any) -> Any:
@@ -16,19 +27,37 @@ def publishable(obj: Any) -> Any:
     Raises:
         UnsupportedError: a mapping: bundles are not built yet.
         LayoutError: a torch tensor whose negation is still pending.
+        DtypeError: elements that are no numbers, such as text or keys.
+        InvalidArgumentError: a tensor without memory of its own: symbolic, sparse or deleted.
     """
-    if isinstance(obj, Mapping):
-        raise UnsupportedError(
-            "publishing a mapping as a bundle is not built yet; publish its tensors one by one"
-        )
-    torch_tensor = getattr(sys.modules.get("torch"), "Tensor", ())
-    if isinstance(obj, torch_tensor) and obj.is_neg():
-        # torch exports such views with the wrong sign, without an error.
-        raise LayoutError("the torch tensor has its negation pending; call .resolve_neg() first")
     kind = type(obj)
+    reader = _known_readers.get(kind)
+    if reader is None:
+        reader = _known_readers[kind] = _reader_of(kind)
+    return reader(obj)
+
+
+def _reader_of(kind: type[Any]) -> Reader:
+    """What makes objects of a class publishable."""
+    if issubclass(kind, Mapping):
+        return _refuse_mapping
+    for base in kind.__mro__:
+        reader = _READERS.get(base.__module__.partition(".")[0])
+        if reader:
+            return reader
     if not hasattr(kind, "__dlpack__") and hasattr(kind, "__array_interface__"):
-        return _through_numpy(obj)
+        return _through_numpy
+    return _as_it_is
+
+
+def _as_it_is(obj: Any) -> Any:
     return obj
+
+
+def _refuse_mapping(obj: Any) -> Any:
+    raise UnsupportedError(
+        "publishing a mapping as a bundle is not built yet; publish its tensors one by one"
+    )
 
 
 def _through_numpy(obj: Any) -> Any:
@@ -38,3 +67,80 @@ def _through_numpy(obj: Any) -> Any:
     except ImportError:
         return obj
     return numpy.asarray(obj)
+
+
+def _from_torch(obj: Any) -> Any:
+    # torch exports such views with the wrong sign, without an error.
+    if isinstance(obj, sys.modules["torch"].Tensor) and obj.is_neg():
+        raise LayoutError("the torch tensor has its negation pending; call .resolve_neg() first")
+    return obj
+
+
+def _from_jax(obj: Any) -> Any:
+    jax = sys.modules.get("jax")
+    if jax is None or not isinstance(obj, jax.Array) or isinstance(obj, jax.core.Tracer):
+        return obj  # of a tracer JAX itself says what it is, and where
+    if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.prng_key):
+        raise DtypeError("JAX's random keys are no numbers; publish jax.random.key_data(key)")
+    if obj.is_deleted():
+        raise InvalidArgumentError(
+            "the JAX array was deleted or given away (donate_argnums); publish it before that"
+        )
+    return obj
+
+
+# Their memory holds pointers; TensorFlow aborts the process when asked to export it.
+_TENSORFLOW_OPAQUE = ("string", "resource", "variant")
+
+
+def _from_tensorflow(obj: Any) -> Any:
+    tensorflow = sys.modules["tensorflow"]
+    if isinstance(obj, tensorflow.Variable):
+        # Variables have no DLPack; the value is a tensor over the same memory.
+        obj = obj.value()
+    if isinstance(obj, tensorflow.Tensor):
+        if not hasattr(obj, "__dlpack__"):
+            raise InvalidArgumentError(
+                "a symbolic TensorFlow tensor has no memory; publish what the tf.function returns"
+            )
+        if obj.dtype.name in _TENSORFLOW_OPAQUE:
+            raise DtypeError(
+                f"TensorFlow's {obj.dtype.name} tensors are no numbers and cannot be shared"
+            )
+    elif hasattr(obj, "values"):  # sparse, ragged, sliced
+        raise InvalidArgumentError(
+            f"{type(obj).__name__} is made of several tensors; publish .values and the others one "
+            "by one"
+        )
+    return obj
+
+
+def _from_mxnet(obj: Any) -> Any:
+    if not hasattr(obj, "to_dlpack_for_read"):
+        return obj
+    if obj.stype != "default":
+        raise InvalidArgumentError(
+            f'a sparse MXNet array ({obj.stype}) is made of several; call .tostype("default") first'
+        )
+    capsule = obj.to_dlpack_for_read()  # waits for what is still being computed
+    if getattr(obj.dtype, "__name__", "") in ("bool", "bool_"):
+        _capsule.retype(capsule, _capsule.BOOL)
+    return capsule
+
+
+def _from_taichi(obj: Any) -> Any:
+    from tidl.taichi import to_dlpack
+
+    return to_dlpack(obj)
+
+
+_READERS: Mapping[str, Reader] = {
+    "torch": _from_torch,
+    "jax": _from_jax,
+    "jaxlib": _from_jax,
+    "tensorflow": _from_tensorflow,
+    "mxnet": _from_mxnet,
+    "taichi": _from_taichi,
+    "quadrants": _from_taichi,
+    "gstaichi": _from_taichi,
+}

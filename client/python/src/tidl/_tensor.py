@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING, Any, Never, Self
 
 from tidl import _core, _records
 from tidl._errors import DtypeError, UnsupportedError
+from tidl._strides import compact_axes
 
 if TYPE_CHECKING:
+    import jax
+    import mxnet
     import numpy.typing
     import paddle
+    import tensorflow
     import torch
+    import tvm_ffi
     from typing_extensions import CapsuleType
 
 
 class Tensor(_core.Tensor):
     """A tensor in shared memory, from `Client.empty()` or `Client.get()`.
 
-    Frameworks take it as it is: `torch.from_dlpack(tensor)`, `numpy.asarray(tensor)`. What they
-    make keeps the memory mapped by itself, also after this object is gone or released.
+    `numpy.asarray(tensor)` gives the same memory, read-only if the tensor is. For other frameworks
+    use `to_torch()` and its like. torch, Paddle and Taichi ignore DLPack's read-only flag: writing
+    to `torch.from_dlpack(tensor)` of a tensor attached for reading ends the process with SIGSEGV;
+    get it with access="write" for that. What they make keeps the memory mapped by itself, also
+    after this object is gone or released.
 
     It has no `len()` and no indexing: use a framework for that.
     """
@@ -42,14 +50,7 @@ class Tensor(_core.Tensor):
         With the axes in this order the tensor is row-major: `to_taichi(axes=...)` takes them.
         None if no order makes it row-major (it has gaps, negative or zero strides).
         """
-        shape, strides = self.shape, self.strides
-        axes = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
-        expected = 1
-        for axis in reversed(axes):
-            if shape[axis] > 1 and strides[axis] != expected:
-                return None
-            expected *= shape[axis]
-        return tuple(axes)
+        return compact_axes(self.shape, self.strides)
 
     def __enter__(self) -> Self:
         return self
@@ -168,31 +169,85 @@ class Tensor(_core.Tensor):
 
         return to_taichi(self, axes, readonly_ok)
 
-    def to_jax(self, *, readonly_ok: bool = False) -> Never:
-        """Not built yet."""
-        raise _not_built("jax")
+    def to_jax(self, *, readonly_ok: bool = False) -> jax.Array:
+        """The same memory as a JAX array.
 
-    def to_tensorflow(self, *, readonly_ok: bool = False) -> Never:
-        """Not built yet."""
-        raise _not_built("tensorflow")
+        JAX takes its arrays for values that never change. Where others go on writing to the
+        memory, take a snapshot: `jax.numpy.array(x.to_jax(), copy=True)`.
+
+        Args:
+            readonly_ok: has no effect here: JAX does not write to memory that it was given.
+
+        Raises:
+            LayoutError: gaps, negative or zero strides, or not aligned to 64 bytes.
+            DtypeError: JAX has no such data type; 64-bit types need `jax_enable_x64`.
+            MissingFrameworkError: JAX is not installed.
+        """
+        from tidl.adapters.jax import to_jax
+
+        return to_jax(self)
+
+    def to_tensorflow(self, *, readonly_ok: bool = False) -> tensorflow.Tensor:
+        """The same memory as an eager TensorFlow tensor.
+
+        As for `to_jax()`, take a snapshot where others go on writing: `tf.identity()` is none,
+        `tf.constant(x.to_numpy())` is one.
+
+        Args:
+            readonly_ok: has no effect here: TensorFlow's operations make new tensors (all but
+                `tf.raw_ops.InplaceAdd` and its like, which crash on memory attached for reading).
+
+        Raises:
+            LayoutError: not row-major, or not aligned to 64 bytes.
+            DtypeError: TensorFlow has no such data type.
+            MissingFrameworkError: TensorFlow is not installed.
+        """
+        from tidl.adapters.tensorflow import to_tensorflow
+
+        return to_tensorflow(self)
 
     def to_cupy(self, *, readonly_ok: bool = False) -> Never:
-        """Not built yet."""
-        raise _not_built("cupy")
+        """Raises: CuPy takes a GPU's memory only, and tensors are in host memory.
 
-    def to_mxnet(self, *, readonly_ok: bool = False) -> Never:
-        """Not built yet."""
-        raise _not_built("mxnet")
+        Raises:
+            DeviceError: always.
+        """
+        from tidl.adapters.cupy import to_cupy
 
-    def to_tvm(self, *, readonly_ok: bool = False) -> Never:
-        """Not built yet."""
-        raise _not_built("tvm")
+        to_cupy(self)
 
+    def to_mxnet(self, *, readonly_ok: bool = False) -> mxnet.nd.NDArray:
+        """The same memory as an MXNet NDArray.
 
-def _not_built(framework: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"to_{framework}() is not built yet; the framework's own from_dlpack() may take the tensor"
-    )
+        Args:
+            readonly_ok: as for `to_torch()`.
+
+        Raises:
+            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            LayoutError: not row-major.
+            DtypeError: MXNet has no such data type.
+            MissingFrameworkError: MXNet is not installed, or not with a NumPy that it knows.
+        """
+        from tidl.adapters.mxnet import to_mxnet
+
+        return to_mxnet(self, readonly_ok)
+
+    def to_tvm(self, *, readonly_ok: bool = False) -> tvm_ffi.Tensor:
+        """The same memory as a TVM tensor.
+
+        Args:
+            readonly_ok: as for `to_torch()`.
+
+        Raises:
+            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            LayoutError: `tvm` itself is imported, and the tensor is not row-major or not aligned
+                to 64 bytes (`tvm_ffi` alone takes both).
+            DtypeError: TVM has no complex types.
+            MissingFrameworkError: apache-tvm-ffi is not installed.
+        """
+        from tidl.adapters.tvm import to_tvm
+
+        return to_tvm(self, readonly_ok)
 
 
 class Unflagged:

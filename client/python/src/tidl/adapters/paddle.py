@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paddle: up to 9 dimensions, no negative strides, ignores DLPack's read-only flag.
 
-Two quirks shape this file. Paddle keeps the deleters of its imports by *address*: a second import
+Three quirks shape this file. Paddle keeps the deleters of its imports by *address*: a second import
 of one address loses the first one's deleter. So each address is imported once at a time, and the
-end of an import is seen by its deleter, since views keep the memory after the tensor is gone. And
-uint16 silently becomes bfloat16.
+end of an import is seen by its deleter, since views keep the memory after the tensor is gone.
+uint16 silently becomes bfloat16. And importing Paddle after TensorFlow crashes the process.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidl._errors import BusyError, DtypeError, LayoutError
-from tidl.adapters._common import load, require_no_negative_strides, require_writable
+from tidl._errors import BusyError, DtypeError, LayoutError, MissingFrameworkError
+from tidl.adapters._common import (
+    load,
+    require_dtype,
+    require_no_negative_strides,
+    require_writable,
+)
 
 if TYPE_CHECKING:
     import paddle
@@ -62,7 +68,7 @@ _lock = threading.Lock()
 
 def to_paddle(tensor: Tensor, readonly_ok: bool) -> paddle.Tensor:
     """The tensor's memory as a Paddle tensor."""
-    module = load("paddle", "PaddlePaddle")
+    module = _load()
     require_writable(tensor, "Paddle", readonly_ok)
     _require_known(tensor)
     address = tensor._address
@@ -77,6 +83,15 @@ def to_paddle(tensor: Tensor, readonly_ok: bool) -> paddle.Tensor:
         return result
 
 
+def _load() -> Any:
+    if "tensorflow" in sys.modules and "paddle" not in sys.modules:
+        raise MissingFrameworkError(
+            "Paddle crashes the process when it is imported after TensorFlow, which is here "
+            "already: import paddle before tensorflow"
+        )
+    return load("paddle", "PaddlePaddle")
+
+
 def _require_known(tensor: Tensor) -> None:
     require_no_negative_strides(tensor, "Paddle")
     if len(tensor.shape) > MAX_NDIM:
@@ -86,8 +101,7 @@ def _require_known(tensor: Tensor) -> None:
         )
     if tensor.dtype == "uint16":
         raise DtypeError("Paddle takes uint16 for bfloat16; publish it as int16 or int32")
-    if tensor.dtype not in _DTYPES:
-        raise DtypeError(f"Paddle has no {tensor.dtype}; publish another dtype")
+    require_dtype(tensor, "Paddle", _DTYPES)
 
 
 def _known_import(address: int, layout: tuple[Any, ...]) -> Any:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from tidl._errors import ArgumentTypeError, DtypeError, InvalidArgumentError, LayoutError
-from tidl.adapters._common import require_writable
+from tidl._errors import ArgumentTypeError, InvalidArgumentError, LayoutError
+from tidl._strides import compact_axes
+from tidl.adapters._common import require_dtype, require_writable
 from tidl.adapters.numpy import to_numpy
 
 if TYPE_CHECKING:
@@ -44,19 +45,22 @@ def to_taichi(
 ) -> numpy.typing.NDArray[Any]:
     """The tensor's memory as a row-major NumPy array, its axes in the order asked for."""
     require_writable(tensor, "Taichi", readonly_ok)
-    if tensor.dtype not in _DTYPES:
-        raise DtypeError(f"Taichi has no {tensor.dtype}; publish another dtype")
-    if len(tensor.shape) > MAX_NDIM:
+    require_dtype(tensor, "Taichi", _DTYPES)
+    return row_major(to_numpy(tensor), axes)
+
+
+def row_major(
+    array: numpy.typing.NDArray[Any], axes: tuple[int, ...] | None
+) -> numpy.typing.NDArray[Any]:
+    """A view of the array with its axes in the order asked for, if that is row-major."""
+    if array.ndim > MAX_NDIM:
         raise LayoutError(
-            f"Taichi has at most {MAX_NDIM} dimensions and the tensor has {len(tensor.shape)}; "
-            "publish it reshaped"
+            f"Taichi has at most {MAX_NDIM} dimensions and the tensor has {array.ndim}; reshape it"
         )
-    array = to_numpy(tensor)
-    if axes is not None:
-        array = array.transpose(_permutation(axes, array.ndim))
-    if not array.flags.c_contiguous:
-        raise LayoutError(_advice(tensor))
-    return array
+    result = array if axes is None else array.transpose(_permutation(axes, array.ndim))
+    if not result.flags.c_contiguous:
+        raise LayoutError(_advice(array))
+    return result
 
 
 def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
@@ -69,13 +73,14 @@ def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def _advice(tensor: Tensor) -> str:
-    axes = tensor.compact_axes
+def _advice(array: numpy.typing.NDArray[Any]) -> str:
+    strides = tuple(step // array.itemsize for step in array.strides)
+    axes = compact_axes(array.shape, strides)
     if axes is None:
         return (
-            f"Taichi takes row-major memory only, and strides {tensor.strides} for shape "
-            f"{tensor.shape} leave gaps, repeat or reverse elements: publish the whole tensor and "
-            "index it in the kernel"
+            f"Taichi takes row-major memory only, and strides {strides} for shape {array.shape} "
+            "leave gaps, repeat or reverse elements: pass it by tidl.taichi.strided(), or take the "
+            "whole tensor and index it in the kernel"
         )
     return (
         "Taichi takes row-major memory only, and this tensor's axes lie in memory in the order "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import ctypes
 import gc
+import sys
 from typing import Any
 
 import numpy as np
@@ -142,3 +143,17 @@ def test_newer_capsules_are_refused() -> None:
     producer.managed.version.major = 2
     with pytest.raises(tidl.UnsupportedError, match="DLPack 2"):
         tidl.from_dlpack(producer.capsule()).__dlpack_device__()
+
+
+def test_endless_recursion_is_asked_once_for_each_level() -> None:
+    calls = 0
+
+    def export(**_: object) -> Any:
+        nonlocal calls
+        calls += 1
+        return tidl.to_dlpack(exporter, max_version=(1, 0))
+
+    exporter = Exporter(export)
+    with pytest.raises(RecursionError):
+        tidl.to_dlpack(exporter, max_version=(1, 0))
+    assert calls < sys.getrecursionlimit()

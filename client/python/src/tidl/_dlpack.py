@@ -124,6 +124,8 @@ def _export(source: Any, max_version: Any, words: dict[str, Any]) -> CapsuleType
         try:
             capsule = source.__dlpack__(max_version=max_version, **words)
             return capsule
+        except RecursionError:
+            raise  # asking again would double the work at every level
         except (TypeError, AttributeError, RuntimeError):
             pass  # does not know the word; if it is something else, it will say so again
     if words.get("copy") is False:

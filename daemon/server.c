@@ -313,15 +313,15 @@ static void server_init_quota(struct tdd_server *server)
 
 	tdd_quota_init(quota, config->quota_total_bytes, config->quota_uid_bytes, descriptors);
 	quota->kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_MEMORY] =
-		TDD_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
+		(uint64_t)TDD_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
 	quota->kept_descriptors[TDD_ACCOUNT_BROKER][TDD_CLAIM_SESSION] =
-		TDD_ADMIN_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
+		(uint64_t)TDD_ADMIN_SESSIONS_KEPT * TDD_DESCRIPTORS_PER_SESSION;
 	if (config->is_private)
 		return;
 	/* One uid cannot take all, unless there is only one. */
 	quota->limits[TDD_ACCOUNT_UID][TDD_QUOTA_DESCRIPTORS] = descriptors / 2;
 	quota->kept_descriptors[TDD_ACCOUNT_UID][TDD_CLAIM_MEMORY] =
-		TDD_SESSIONS_KEPT_PER_UID * TDD_DESCRIPTORS_PER_SESSION;
+		(uint64_t)TDD_SESSIONS_KEPT_PER_UID * TDD_DESCRIPTORS_PER_SESSION;
 }
 
 int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **ret_server,

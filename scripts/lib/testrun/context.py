@@ -100,6 +100,8 @@ class Context:
 
     def show_log(self, name: str) -> None:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").splitlines()
-        print(f"---- the last lines of build/logs/{name}.log")
-        print("\n".join(lines[-LOG_TAIL_LINES:]))
+        # A tool that goes on after a finding has it far above the last lines.
+        errors = [line for line in lines[:-LOG_TAIL_LINES] if "error:" in line]
+        print(f"---- errors and the last lines of build/logs/{name}.log")
+        print("\n".join([*errors[:LOG_TAIL_LINES], *lines[-LOG_TAIL_LINES:]]))
         print("----", flush=True)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a PUBLISH may be: name, options, rights, segments. Nothing is changed here. */
+#include <inttypes.h>
+
+#include "daemon/handlers/publish.h"
+#include "daemon/lease.h"
+#include "daemon/metadata.h"
+#include "daemon/policy.h"
+#include "daemon/registry.h"
+#include "daemon/server.h"
+#include "proto/base/checked.h"
+#include "proto/names.h"
+
+static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *fault)
+{
+	const char *what = NULL;
+
+	if (publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
+	    publish->tensors[0].key[0] != '\0')
+		what = "bundles (several tensors, or several segments, under one name) are";
+	else if (publish->access != TIDL_ACCESS_SHARED)
+		what = "access other than \"shared\" is";
+	else if (publish->retention == TIDL_RETENTION_SECONDS)
+		what = "retention in seconds is";
+	else if (publish->keep > 1)
+		what = "keeping replaced generations is";
+	else if (publish->has_unbuilt)
+		what = "something that this publish asks for is";
+	if (!what)
+		return 0;
+	return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
+			     "%s not built in this version, so \"%s\" was not published", what,
+			     publish->name);
+}
+
+static int check_rights(const struct tdd_session *session, const struct tdp_publish *publish,
+			struct tdd_rights *ret_rights, struct tdp_fault *fault)
+{
+	const struct tdd_subject *subject = &session->holder.subject;
+	uint32_t gid = publish->has_gid ? publish->gid : subject->gid;
+
+	if (publish->mode & ~(uint32_t)TDD_MODE_MASK)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "mode %04o of \"%s\" has bits other than read and write: "
+				     "choose from 0666",
+				     publish->mode, publish->name);
+	if (subject->uid != 0 && !tdd_subject_is_in_group(subject, gid))
+		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+				     "you are not in group %" PRIu32
+				     ", so \"%s\" cannot be published for it",
+				     gid, publish->name);
+	*ret_rights =
+		(struct tdd_rights){.owner_uid = subject->uid, .gid = gid, .mode = publish->mode};
+	return 0;
+}
+
+static int check_segment(const struct tdd_session *session, const struct tdp_publish *publish,
+			 const struct tdp_segment *asked, struct tdd_segment **ret_segment,
+			 struct tdp_fault *fault)
+{
+	const struct tdd_holder *holder = &session->holder;
+	struct tdd_segment *segment;
+
+	if (asked->kind != TDP_SEGMENT_MEMFD)
+		return tdp_fault_set(
+			fault, TIDL_ERR_UNSUPPORTED,
+			"device memory is not built in this version, so \"%s\" was not "
+			"published: copy it to the host",
+			publish->name);
+	segment = tdd_segment_find(session->server->registry.segments, asked->id);
+	if (!segment || segment->creator_uid != holder->subject.uid ||
+	    !tdd_holder_has_segment(holder, segment))
+		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+				     "segment %" PRIu64 " is not this connection's to publish: "
+				     "allocate it or attach it here, under its creator's uid, or "
+				     "publish a copy",
+				     asked->id);
+	if (segment->access != 0 && segment->access != publish->access)
+		return tdp_fault_set(fault, TIDL_ERR_ACCESS,
+				     "the memory of \"%s\" is published with another access "
+				     "already: publish a copy",
+				     publish->name);
+	*ret_segment = segment;
+	return 0;
+}
+
+static int check_segments(const struct tdd_session *session, const struct tdp_publish *publish,
+			  struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	for (size_t i = 0; i < publish->segment_count; i++) {
+		int r = check_segment(session, publish, &publish->segments[i], &draft->segments[i],
+				      fault);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Readers map whole segments. Who may read only because of wider mode bits should not get more than
+ * the tensor unless the publisher says so; the rest of its last page does not count. */
+static int check_exposure(const struct tdp_publish *publish, const struct tdd_draft *draft,
+			  struct tdp_fault *fault)
+{
+	uint64_t exposed_bytes = 0;
+	uint64_t tensor_bytes;
+
+	if (publish->expose || !(publish->mode & TDD_MODE_OTHERS))
+		return 0;
+	for (size_t i = 0; i < publish->segment_count; i++)
+		exposed_bytes += draft->segments[i]->geometry.data_size_bytes;
+	if (tdp_round_up_u64(draft->spec.tensor_bytes, tdp_page_bytes(), &tensor_bytes) &&
+	    exposed_bytes <= tensor_bytes)
+		return 0;
+	return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
+			     "mode %04o of \"%s\" would show %" PRIu64
+			     " bytes to others, while the "
+			     "tensor has %" PRIu64 ": publish a copy, or ask to expose all",
+			     publish->mode, publish->name, exposed_bytes, draft->spec.tensor_bytes);
+}
+
+static int check_retention(const struct tdd_session *session, const struct tdp_publish *publish,
+			   enum tidl_retention *ret_retention, struct tdp_fault *fault)
+{
+	if (publish->retention == TIDL_RETENTION_UNTIL_IDLE)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "retention \"until-idle\" of \"%s\" cannot be asked for: ask "
+				     "for \"persist\"",
+				     publish->name);
+	if (publish->retention == TIDL_RETENTION_OWNER)
+		*ret_retention = TIDL_RETENTION_OWNER;
+	else if (session->server->config.is_private)
+		*ret_retention = TIDL_RETENTION_UNTIL_IDLE;
+	else
+		*ret_retention = TIDL_RETENTION_PERSIST;
+	return 0;
+}
+
+int tdd_draft_check(const struct tdd_session *session, const struct tdp_publish *publish,
+		    struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	struct tdd_publication_spec *spec = &draft->spec;
+	int r = tdp_name_check(publish->name, fault);
+
+	spec->name = publish->name;
+	spec->access = publish->access;
+	spec->path = publish->path;
+	spec->metadata = publish->metadata;
+	spec->segment_count = publish->segment_count;
+	spec->segments = draft->segments;
+	spec->tensor_count = publish->tensor_count;
+	spec->tensors = publish->tensors;
+	if (r == 0)
+		r = check_is_built(publish, fault);
+	if (r == 0)
+		r = check_retention(session, publish, &spec->retention, fault);
+	if (r == 0)
+		r = check_rights(session, publish, &spec->rights, fault);
+	if (r == 0)
+		r = tdd_metadata_check(publish->metadata, fault);
+	if (r == 0)
+		r = check_segments(session, publish, draft, fault);
+	if (r == 0)
+		r = tdd_draft_check_tensors(publish, draft, fault);
+	if (r == 0)
+		r = check_exposure(publish, draft, fault);
+	return r;
+}

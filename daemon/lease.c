@@ -182,6 +182,15 @@ struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t s
 	return allocation;
 }
 
+struct tdd_segment *tdd_hold_find_segment(const struct tdd_hold *hold, uint64_t segment_id)
+{
+	for (size_t i = 0; i < hold->use_count; i++) {
+		if (hold_segment(hold, i)->id == segment_id)
+			return hold_segment(hold, i);
+	}
+	return NULL;
+}
+
 bool tdd_holder_has_segment(const struct tdd_holder *holder, const struct tdd_segment *segment)
 {
 	return tdd_stake_find(holder, segment) != NULL;

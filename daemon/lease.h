@@ -56,6 +56,9 @@ struct tdd_hold *tdd_hold_free(struct tdd_hold *hold);
 struct tdd_hold *tdd_lease_find(const struct tdd_holder *holder, uint64_t lease_id);
 struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t segment_id);
 
+/* The segment with this id if the hold keeps it, else NULL. */
+struct tdd_segment *tdd_hold_find_segment(const struct tdd_hold *hold, uint64_t segment_id);
+
 /* Does the holder keep the segment, by allocation or by lease? */
 bool tdd_holder_has_segment(const struct tdd_holder *holder, const struct tdd_segment *segment);
 

@@ -23,6 +23,8 @@ int tdd_handle_allocate(struct tdd_session *session, const struct tdp_message *r
 			struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdd_handle_release(struct tdd_session *session, const struct tdp_message *request,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdd_handle_open(struct tdd_session *session, const struct tdp_message *request,
+		    struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *request,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 /* publish.c */

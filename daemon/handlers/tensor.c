@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory comes and goes: ALLOCATE, RELEASE, REMOVE. */
+/* Memory comes and goes: ALLOCATE, OPEN, RELEASE, REMOVE. */
+#include <inttypes.h>
+
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
 #include "daemon/publication.h"
@@ -46,6 +48,48 @@ int tdd_handle_allocate(struct tdd_session *session, const struct tdp_message *r
 		return r;
 	}
 	reply_allocated(session, request->request_id, segment);
+	return 0;
+}
+
+/* The segment, if the connection holds it in the way that it says; NULL: the fault says why. */
+static const struct tdd_segment *open_find(const struct tdd_session *session,
+					   const struct tdp_open *open,
+					   const struct tdd_hold **ret_hold,
+					   struct tdp_fault *fault)
+{
+	const struct tdd_holder *holder = &session->holder;
+	const struct tdd_hold *hold = open->lease_id != 0
+					      ? tdd_lease_find(holder, open->lease_id)
+					      : tdd_allocation_find(holder, open->segment_id);
+	const struct tdd_segment *segment =
+		hold ? tdd_hold_find_segment(hold, open->segment_id) : NULL;
+
+	if (!segment)
+		tdp_fault_set(fault, TIDL_ERR_PERMISSION,
+			      "segment %" PRIu64 " is not held by this connection in that way: "
+			      "allocate it or attach it here first",
+			      open->segment_id);
+	*ret_hold = hold;
+	return segment;
+}
+
+int tdd_handle_open(struct tdd_session *session, const struct tdp_message *request,
+		    struct tdp_fault *fault)
+{
+	const struct tdd_hold *hold;
+	const struct tdd_segment *segment = open_find(session, &request->open, &hold, fault);
+	struct tdp_message reply = {.kind = TDP_MESSAGE_OPENED, .request_id = request->request_id};
+	uint32_t fd_count = 0;
+	int fds[2];
+
+	if (!segment)
+		return fault->code;
+	if (hold->attach == TIDL_ATTACH_WRITE)
+		fds[fd_count++] = segment->write_fd;
+	if (hold->attach != TIDL_ATTACH_WRITE || hold->kind == TIDL_HOLDER_ALLOCATION)
+		fds[fd_count++] = segment->read_fd;
+	reply.opened.segment = tdd_segment_view(segment);
+	tdd_session_reply(session, &reply, fds, fd_count);
 	return 0;
 }
 

@@ -29,6 +29,8 @@ static const struct codec_row {
 	CODEC_ROW(GET, get),
 	CODEC_ROW(GRANTED, granted),
 	CODEC_ROW(RELEASE, release),
+	CODEC_ROW(OPEN, open),
+	CODEC_ROW(OPENED, opened),
 	CODEC_ROW(REMOVE, remove),
 	CODEC_ROW(LIST, list),
 	CODEC_ROW(LISTING, listing),

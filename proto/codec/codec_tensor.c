@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages about tensors: allocate, publish, get, release, remove, and their answers. */
+/* The messages about tensors: allocate, open, publish, get, release, remove, and their answers. */
 #include "proto/codec/codec.h"
 
 enum { PUBLISH_DEFAULT_MODE = 0600, PUBLISH_DEFAULT_KEEP = 1 };
@@ -40,6 +40,49 @@ int tdp_codec_pack_allocated(struct tdp_codec *codec, const struct tdp_message *
 		return tdp_codec_no_memory(codec);
 	ret_envelope->allocated = wire;
 	return tdp_codec_pack_segment(codec, &message->allocated.segment, &wire->segment);
+}
+
+/* ---- open ---- */
+
+int tdp_codec_unpack_open(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
+			  struct tdp_message *ret_message)
+{
+	(void)codec;
+	ret_message->open.segment_id = envelope->open->segment_id;
+	ret_message->open.lease_id = envelope->open->lease_id;
+	return 0;
+}
+
+int tdp_codec_pack_open(struct tdp_codec *codec, const struct tdp_message *message,
+			Tidl__Wire__Envelope *ret_envelope)
+{
+	Tidl__Wire__Open *wire = tdp_codec_new(codec, &tidl__wire__open__descriptor);
+
+	if (wire == NULL)
+		return tdp_codec_no_memory(codec);
+	wire->segment_id = message->open.segment_id;
+	wire->has_lease_id = message->open.lease_id != 0;
+	wire->lease_id = message->open.lease_id;
+	ret_envelope->open = wire;
+	return 0;
+}
+
+int tdp_codec_unpack_opened(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
+			    struct tdp_message *ret_message)
+{
+	return tdp_codec_unpack_segment(codec, envelope->opened->segment,
+					&ret_message->opened.segment);
+}
+
+int tdp_codec_pack_opened(struct tdp_codec *codec, const struct tdp_message *message,
+			  Tidl__Wire__Envelope *ret_envelope)
+{
+	Tidl__Wire__Opened *wire = tdp_codec_new(codec, &tidl__wire__opened__descriptor);
+
+	if (wire == NULL)
+		return tdp_codec_no_memory(codec);
+	ret_envelope->opened = wire;
+	return tdp_codec_pack_segment(codec, &message->opened.segment, &wire->segment);
 }
 
 /* ---- publish ---- */

@@ -39,6 +39,8 @@ enum tdp_message_kind {
 	TDP_MESSAGE_GET,
 	TDP_MESSAGE_GRANTED,
 	TDP_MESSAGE_RELEASE,
+	TDP_MESSAGE_OPEN,
+	TDP_MESSAGE_OPENED,
 	TDP_MESSAGE_REMOVE,
 	TDP_MESSAGE_LIST,
 	TDP_MESSAGE_LISTING,
@@ -191,6 +193,15 @@ struct tdp_release {
 	const uint64_t *segment_ids;
 };
 
+struct tdp_open {
+	uint64_t segment_id;
+	uint64_t lease_id; /* 0: by the allocation */
+};
+
+struct tdp_opened {
+	struct tdp_segment segment;
+};
+
 struct tdp_remove {
 	const char *name;
 	bool has_owner;
@@ -287,6 +298,8 @@ struct tdp_message {
 		struct tdp_get get;
 		struct tdp_granted granted;
 		struct tdp_release release;
+		struct tdp_open open;
+		struct tdp_opened opened;
 		struct tdp_remove remove;
 		struct tdp_list list;
 		struct tdp_listing listing;

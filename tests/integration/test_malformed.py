@@ -30,13 +30,14 @@ SERVED: dict[str, dict[str, Any]] = {
     "allocate": {"data_size_bytes": 4096},
     "publish": publication("bad/x", 1, 64, metadata='{"a": [1]}', mode=0o640, retention=2),
     "get": {"name": "bad/x", "owner_uid": 7, "attach": Attach.READ, "generation": 1 << 40},
+    "open": {"segment_id": 1, "lease_id": 1},
     "release": {"lease_ids": [1, 1 << 40], "segment_ids": [2, 3]},
     "remove": {"name": "bad/x", "owner_uid": 0},
     "list": {"pattern": "bad/**", "cursor": 9, "any_owner": True},
     "inspect": {"name": "bad/x", "generation": 9, "tensor_cursor": 1, "holder_cursor": 1},
 }
 # "shutdown" would be served.
-REPLIES = ("welcome", "failure", "done", "allocated", "published", "granted", "listing")
+REPLIES = ("welcome", "failure", "done", "allocated", "published", "granted", "opened", "listing")
 UNBUILT = sorted({*bodies()} - {*SERVED, *REPLIES, "inspection", "shutdown"})
 NO_MESSAGE = "the packet is not a tidl message: check that both sides are tidl of the same version"
 

@@ -257,6 +257,12 @@ struct tdp_message tt_message_sample(enum tdp_message_kind kind)
 	case TDP_MESSAGE_ALLOCATED:
 		message.allocated.segment = sample_segments[0];
 		break;
+	case TDP_MESSAGE_OPEN:
+		message.open = (struct tdp_open){.segment_id = 11, .lease_id = 300};
+		break;
+	case TDP_MESSAGE_OPENED:
+		message.opened.segment = sample_segments[0];
+		break;
 	case TDP_MESSAGE_GET:
 		message.get = (struct tdp_get){.name = "sim/state",
 					       .has_owner = true,

@@ -60,6 +60,50 @@ TT_TEST(handlers, publish_and_get_share_one_memory)
 	tdd_server_free(server);
 }
 
+static int call_open(struct tdd_server *server, struct tt_client *client, uint64_t segment_id,
+		     uint64_t lease_id)
+{
+	struct tdp_message message = {.kind = TDP_MESSAGE_OPEN,
+				      .open = {.segment_id = segment_id, .lease_id = lease_id}};
+
+	return tt_call(server, client, message);
+}
+
+TT_TEST(handlers, what_is_held_can_be_opened_again)
+{
+	struct tdd_server *server = tt_server_new(false);
+	struct tt_client producer, consumer;
+	uint64_t segment_id, lease_id;
+
+	tt_join(server, &producer);
+	tt_join(server, &consumer);
+	segment_id = tt_call_allocate(server, &producer, 128);
+	cr_assert_eq(call_open(server, &producer, segment_id, 0), 0);
+	cr_assert_eq(producer.reply.kind, TDP_MESSAGE_OPENED);
+	cr_expect_eq(producer.reply.opened.segment.id, segment_id);
+	cr_assert_eq(producer.fds.count, 2);
+	cr_expect_eq(open_mode(producer.fds.fds[0]), O_RDWR);
+	cr_expect_eq(open_mode(producer.fds.fds[1]), O_RDONLY);
+	cr_assert_eq(tt_call_publish(server, &producer, "a/x", segment_id), 0);
+	cr_expect_eq(call_open(server, &consumer, segment_id, 0), TIDL_ERR_PERMISSION);
+	lease_id = get_lease(server, &consumer, "a/x", TIDL_ATTACH_READ);
+	cr_expect_eq(call_open(server, &consumer, segment_id, 0), TIDL_ERR_PERMISSION);
+	cr_expect_eq(call_open(server, &producer, segment_id, lease_id), TIDL_ERR_PERMISSION);
+	cr_expect_eq(call_open(server, &consumer, segment_id + 1, lease_id), TIDL_ERR_PERMISSION);
+	cr_assert_eq(call_open(server, &consumer, segment_id, lease_id), 0);
+	cr_assert_eq(consumer.fds.count, 1);
+	cr_expect_eq(open_mode(consumer.fds.fds[0]), O_RDONLY);
+	lease_id = get_lease(server, &consumer, "a/x", TIDL_ATTACH_WRITE);
+	cr_assert_eq(call_open(server, &consumer, segment_id, lease_id), 0);
+	cr_assert_eq(consumer.fds.count, 1);
+	cr_expect_eq(open_mode(consumer.fds.fds[0]), O_RDWR);
+	tt_release(&consumer, lease_id);
+	cr_expect_eq(call_open(server, &consumer, segment_id, lease_id), TIDL_ERR_PERMISSION);
+	tt_disconnect(&producer);
+	tt_disconnect(&consumer);
+	tdd_server_free(server);
+}
+
 TT_TEST(handlers, tensors_without_elements_have_no_memory)
 {
 	struct tdd_server *server = tt_server_new(false);

@@ -98,6 +98,24 @@ TT_TEST(codec, allocated)
 	expect_segments(1, &message.allocated.segment, 1, &sample.allocated.segment);
 }
 
+TT_TEST(codec, open)
+{
+	struct tdp_message sample = tt_message_sample(TDP_MESSAGE_OPEN), message;
+	tdp_auto_arena arena;
+	tdp_auto_arena second;
+	tdp_auto_arena third;
+
+	travel(&sample, &arena, &message);
+	cr_assert_eq(message.open.segment_id, sample.open.segment_id);
+	cr_assert_eq(message.open.lease_id, sample.open.lease_id);
+	sample.open.lease_id = 0;
+	travel(&sample, &second, &message);
+	cr_assert_eq(message.open.lease_id, 0);
+	sample = tt_message_sample(TDP_MESSAGE_OPENED);
+	travel(&sample, &third, &message);
+	expect_segments(1, &message.opened.segment, 1, &sample.opened.segment);
+}
+
 static void expect_publish(const struct tdp_publish *got, const struct tdp_publish *sent)
 {
 	EXPECT_TEXT(name);

@@ -32,6 +32,7 @@ static int tensor_get(struct tidl_client *client, const char *text,
 {
 	struct tidl_get_options complete = {.size = sizeof(complete)};
 	struct tdc_attach_request request;
+	tdc_auto_grant grant = {.origin = NULL};
 	struct tdc_name name;
 	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
 
@@ -48,7 +49,9 @@ static int tensor_get(struct tidl_client *client, const char *text,
 				     "there is no such way to attach: use one of enum "
 				     "tidl_attach");
 	r = tdc_name_parse(text, &name, fault);
-	return r < 0 ? r : tdc_attach(client, &request, ret_tensor, fault);
+	if (r == 0)
+		r = tdc_attach(client, &request, &grant, fault);
+	return r < 0 ? r : tdc_grant_tensor(&grant, 0, ret_tensor, fault);
 }
 
 int tidl_get(struct tidl_client *client, const char *name, const struct tidl_get_options *options,
@@ -100,37 +103,37 @@ uint64_t tidl_tensor_nbytes(const struct tidl_tensor *tensor)
 
 int tidl_tensor_is_readonly(const struct tidl_tensor *tensor)
 {
-	return tensor->attach == TIDL_ATTACH_READ;
+	return tensor->origin->attach == TIDL_ATTACH_READ;
 }
 
 enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor)
 {
-	return tensor->attach;
+	return tensor->origin->attach;
 }
 
 enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor)
 {
-	return tensor->access;
+	return tensor->origin->access;
 }
 
 uint64_t tidl_tensor_generation(const struct tidl_tensor *tensor)
 {
-	return tensor->generation;
+	return tensor->origin->generation;
 }
 
 const char *tidl_tensor_name(const struct tidl_tensor *tensor)
 {
-	return tensor->name;
+	return tensor->origin->name;
 }
 
 const char *tidl_tensor_metadata(const struct tidl_tensor *tensor)
 {
-	return tensor->metadata;
+	return tensor->origin->metadata;
 }
 
 uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor)
 {
-	return tensor->owner_uid;
+	return tensor->origin->owner_uid;
 }
 
 int tidl_tensor_export(struct tidl_tensor *tensor, struct DLManagedTensorVersioned **ret_managed)

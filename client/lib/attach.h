@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "client/lib/grant.h"
 #include "client/lib/owner.h"
 #include "include/tidl/tensor.h"
 #include "proto/base/attr.h"
@@ -16,8 +17,8 @@ struct tdc_attach_request {
 	uint64_t generation; /* 0: the current one */
 };
 
-/* Attach a published tensor; the request is checked. One reference. */
+/* Attach what is published under a name; the request is checked. */
 int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *request,
-	       struct tidl_tensor **ret_tensor, struct tdp_fault *fault) TDP_MUST_CHECK;
+	       struct tdc_grant *ret_grant, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 #endif

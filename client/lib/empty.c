@@ -19,26 +19,27 @@ static int empty_measure(const struct tdc_tensor_spec *spec, struct tdp_extent *
 	return tdp_layout_check(&layout, 0, UINT64_MAX, ret_extent, fault);
 }
 
-/* Reserve and map; the tensor takes the hold over with the map. */
+/* Reserve and map; the tensor's origin takes the hold over with the map. */
 static int empty_fill(struct tidl_client *client, struct tidl_tensor *tensor,
 		      struct tdc_allocation *allocation, struct tdp_fault *fault)
 {
+	struct tdc_origin *origin = tensor->origin;
 	struct tdc_segment_spec spec = {
 		.wire = &allocation->wire,
 		.fd = allocation->fd,
 		.era = allocation->lease->era,
 		.attach = TIDL_ATTACH_WRITE,
-		.owner_uid = tensor->owner_uid,
+		.owner_uid = origin->owner_uid,
 		.is_allocated = true,
 	};
 	int r = tdc_allocation_reserve(client, allocation, fault);
 
 	if (r == 0)
-		r = tdc_segment_map(client, &spec, &tensor->segment, fault);
+		r = tdc_segment_map(client, &spec, &origin->segments[0], fault);
 	if (r < 0)
 		return r;
-	tensor->data = tensor->segment->base;
-	tensor->lease = allocation->lease;
+	tdc_tensor_place(tensor, origin->segments[0], allocation->wire.data_offset_bytes);
+	origin->lease = allocation->lease;
 	allocation->lease = NULL;
 	return 0;
 }
@@ -56,16 +57,29 @@ static int empty_allocate(struct tidl_client *client, struct tidl_tensor *tensor
 	return r;
 }
 
+static int empty_new(struct tidl_client *client, const struct tdc_tensor_spec *spec,
+		     struct tidl_tensor **ret_tensor, struct tdp_fault *fault)
+{
+	struct tdc_origin_spec origin_spec = {
+		.attach = TIDL_ATTACH_WRITE,
+		.access = TIDL_ACCESS_SHARED,
+		.segment_count = 1,
+	};
+	tdc_auto_origin *origin = NULL;
+	int r = tdc_client_lock_open(client, fault);
+
+	if (r < 0)
+		return r;
+	origin_spec.owner_uid = client->broker.uid;
+	tdc_client_unlock(client);
+	r = tdc_origin_new(client, &origin_spec, &origin, fault);
+	return r < 0 ? r : tdc_tensor_new(origin, spec, ret_tensor, fault);
+}
+
 int tdc_empty(struct tidl_client *client, uint32_t ndim, const int64_t *shape,
 	      struct tidl_dtype dtype, struct tidl_tensor **ret_tensor, struct tdp_fault *fault)
 {
-	struct tdc_tensor_spec spec = {
-		.dtype = dtype,
-		.ndim = ndim,
-		.shape = shape,
-		.attach = TIDL_ATTACH_WRITE,
-		.access = TIDL_ACCESS_SHARED,
-	};
+	struct tdc_tensor_spec spec = {.dtype = dtype, .ndim = ndim, .shape = shape};
 	tdc_auto_tensor *tensor = NULL;
 	struct tdp_extent extent;
 	int r = empty_measure(&spec, &extent, fault);
@@ -73,12 +87,7 @@ int tdc_empty(struct tidl_client *client, uint32_t ndim, const int64_t *shape,
 	if (r < 0)
 		return r;
 	spec.nbytes = extent.nbytes;
-	r = tdc_client_lock_open(client, fault);
-	if (r < 0)
-		return r;
-	spec.owner_uid = client->broker.uid;
-	tdc_client_unlock(client);
-	r = tdc_tensor_new(client, &spec, &tensor, fault);
+	r = empty_new(client, &spec, &tensor, fault);
 	if (r == 0 && !extent.is_empty)
 		r = empty_allocate(client, tensor, fault);
 	if (r < 0)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors: a description, the segment it lies in and the lease that keeps it. Counted by the user
- * and by exports. Does not talk to the broker: ending the lease does.
+ * Tensors: a description, and what keeps its memory. Counted by the user and by exports. Knows
+ * neither the broker nor leases: those belong to the origin.
  */
 #include "client/lib/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/client.h"
 #include "proto/tensor/layout.h"
 
 static void tensor_fill_extents(struct tidl_tensor *tensor, const struct tdc_tensor_spec *spec)
@@ -24,22 +23,7 @@ static void tensor_fill_extents(struct tidl_tensor *tensor, const struct tdc_ten
 		tdp_layout_normal_strides(spec->ndim, spec->shape, spec->strides, tensor->strides);
 }
 
-static int tensor_fill_texts(struct tidl_tensor *tensor, const struct tdc_tensor_spec *spec)
-{
-	if (spec->name != NULL) {
-		tensor->name = strdup(spec->name);
-		if (tensor->name == NULL)
-			return TIDL_ERR_NO_MEMORY;
-	}
-	if (spec->metadata != NULL) {
-		tensor->metadata = strdup(spec->metadata);
-		if (tensor->metadata == NULL)
-			return TIDL_ERR_NO_MEMORY;
-	}
-	return 0;
-}
-
-int tdc_tensor_new(struct tidl_client *client, const struct tdc_tensor_spec *spec,
+int tdc_tensor_new(struct tdc_origin *origin, const struct tdc_tensor_spec *spec,
 		   struct tidl_tensor **ret_tensor, struct tdp_fault *fault)
 {
 	struct tidl_tensor *tensor =
@@ -48,22 +32,21 @@ int tdc_tensor_new(struct tidl_client *client, const struct tdc_tensor_spec *spe
 	if (tensor == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	atomic_init(&tensor->refs, 1);
-	tensor->client = tdc_client_ref(client);
+	tensor->origin = tdc_origin_ref(origin);
 	tensor->dtype = spec->dtype;
 	tensor->ndim = spec->ndim;
 	tensor->flags = spec->flags;
-	tensor->attach = spec->attach;
-	tensor->access = spec->access;
-	tensor->generation = spec->generation;
 	tensor->nbytes = spec->nbytes;
-	tensor->owner_uid = spec->owner_uid;
 	tensor_fill_extents(tensor, spec);
-	if (tensor_fill_texts(tensor, spec) < 0) {
-		(void)tidl_tensor_unref(tensor);
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	}
 	*ret_tensor = tensor;
 	return 0;
+}
+
+void tdc_tensor_place(struct tidl_tensor *tensor, struct tdc_segment *segment,
+		      uint64_t offset_bytes)
+{
+	tensor->segment = segment;
+	tensor->data = (unsigned char *)segment->base + (offset_bytes - segment->data_offset_bytes);
 }
 
 struct tidl_tensor *tidl_tensor_ref(struct tidl_tensor *tensor)
@@ -78,12 +61,7 @@ struct tidl_tensor *tidl_tensor_unref(struct tidl_tensor *tensor)
 	if (tensor == NULL ||
 	    atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;
-	/* Unmap first: once the lease is back, the broker may promise others that nobody writes. */
-	(void)tdc_segment_unref(tensor->client, tensor->segment);
-	tdc_lease_end(tensor->client, tensor->lease);
-	(void)tdc_client_unref(tensor->client);
-	free(tensor->metadata);
-	free(tensor->name);
+	(void)tdc_origin_unref(tensor->origin);
 	free(tensor);
 	return NULL;
 }

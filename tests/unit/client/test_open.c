@@ -30,8 +30,8 @@ static void open_tensor(struct tidl_client *client, const struct tidl_tensor *te
 {
 	struct tdp_fault fault;
 
-	cr_assert_eq(tdc_open(client, tensor->lease, tensor->segment, ret_opened, &fault), 0, "%s",
-		     fault.text);
+	cr_assert_eq(tdc_open(client, tensor->origin->lease, tensor->segment, ret_opened, &fault),
+		     0, "%s", fault.text);
 	cr_assert_eq(ret_opened->wire.id, tensor->segment->key.id);
 	cr_assert_gt(ret_opened->wire.control_offset_bytes, 0);
 }
@@ -82,7 +82,7 @@ TT_TEST(open, what_was_released_cannot_be_opened)
 	tt_broker_start(&broker);
 	client = tt_broker_connect(&broker);
 	tensor = tt_tensor_counting(client, 2, shape);
-	lease = tensor->lease;
+	lease = tensor->origin->lease;
 	lease->id++;
 	/* Somebody else's segment is none of ours, whatever its number. */
 	tensor->segment->key.id++;
@@ -103,7 +103,7 @@ static int open_in_child(struct tidl_client *client, const struct tidl_tensor *t
 	struct tdc_opened opened;
 	struct tdp_fault fault;
 
-	return tdc_open(client, tensor->lease, tensor->segment, &opened, &fault) ==
+	return tdc_open(client, tensor->origin->lease, tensor->segment, &opened, &fault) ==
 			       TIDL_ERR_RELEASED
 		       ? 0
 		       : 1;

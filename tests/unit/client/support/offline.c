@@ -72,27 +72,33 @@ struct tidl_tensor *tt_offline_tensor(struct tt_offline *offline, int64_t rows, 
 				      enum tidl_attach attach, uint64_t lease_id)
 {
 	int64_t shape[] = {rows, columns};
+	struct tdc_origin_spec origin_spec = {
+		.attach = attach,
+		.access = TIDL_ACCESS_SHARED,
+		.segment_count = 1,
+	};
 	struct tdc_tensor_spec spec = {
 		.dtype = tt_float32,
 		.ndim = 2,
 		.shape = shape,
-		.attach = attach,
-		.access = TIDL_ACCESS_SHARED,
 		.nbytes = (uint64_t)(rows * columns) * sizeof(float),
 	};
+	struct tdc_origin *origin;
 	struct tidl_tensor *tensor;
 	struct tdp_fault fault;
 
-	cr_assert_eq(tdc_tensor_new(offline->client, &spec, &tensor, &fault), 0);
+	cr_assert_eq(tdc_origin_new(offline->client, &origin_spec, &origin, &fault), 0);
+	cr_assert_eq(tdc_tensor_new(origin, &spec, &tensor, &fault), 0);
 	if (spec.nbytes > 0) {
-		tensor->segment = segment_make(offline->client, attach, spec.nbytes);
-		tensor->data = tensor->segment->base;
+		origin->segments[0] = segment_make(offline->client, attach, spec.nbytes);
+		tdc_tensor_place(tensor, origin->segments[0], 0);
 	}
 	if (lease_id != 0) {
-		cr_assert_eq(tdc_lease_new(TDC_LEASE_PUBLICATION, &tensor->lease, &fault), 0);
-		tensor->lease->id = lease_id;
-		tensor->lease->era = offline->client->era;
+		cr_assert_eq(tdc_lease_new(TDC_LEASE_PUBLICATION, &origin->lease, &fault), 0);
+		origin->lease->id = lease_id;
+		origin->lease->era = offline->client->era;
 	}
+	(void)tdc_origin_unref(origin);
 	return tensor;
 }
 

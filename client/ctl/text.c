@@ -183,6 +183,8 @@ const char *ctl_text_holder_kind(enum tidl_holder_kind kind)
 		return "lease";
 	case TIDL_HOLDER_ALLOCATION:
 		return "allocation";
+	case TIDL_HOLDER_PIN:
+		return "pin";
 	}
 	return "unknown";
 }

@@ -71,8 +71,9 @@ TIDL_API const struct tidl_list_entry *tidl_listing_entry(const struct tidl_list
 TIDL_API void tidl_listing_free(struct tidl_listing *listing);
 
 enum tidl_holder_kind {
-	TIDL_HOLDER_LEASE = 1,	   /* attached it by name */
-	TIDL_HOLDER_ALLOCATION = 2 /* allocated its memory and still has it mapped */
+	TIDL_HOLDER_LEASE = 1,	    /* attached it by name */
+	TIDL_HOLDER_ALLOCATION = 2, /* allocated its memory and still has it mapped */
+	TIDL_HOLDER_PIN = 3	    /* keeps it for a tensor that is being handed over */
 };
 
 /* Somebody who keeps the memory alive. */

@@ -111,10 +111,17 @@ tdp_codec_unpack_fn tdp_codec_unpack_release;
 tdp_codec_unpack_fn tdp_codec_unpack_open;
 tdp_codec_unpack_fn tdp_codec_unpack_opened;
 tdp_codec_unpack_fn tdp_codec_unpack_remove;
+tdp_codec_unpack_fn tdp_codec_unpack_pin;
+tdp_codec_unpack_fn tdp_codec_unpack_wait;
+tdp_codec_unpack_fn tdp_codec_unpack_waited;
 tdp_codec_unpack_fn tdp_codec_unpack_list;
 tdp_codec_unpack_fn tdp_codec_unpack_listing;
 tdp_codec_unpack_fn tdp_codec_unpack_inspect;
 tdp_codec_unpack_fn tdp_codec_unpack_inspection;
+tdp_codec_unpack_fn tdp_codec_unpack_watch;
+tdp_codec_unpack_fn tdp_codec_unpack_watching;
+tdp_codec_unpack_fn tdp_codec_unpack_unwatch;
+tdp_codec_unpack_fn tdp_codec_unpack_event;
 
 tdp_codec_pack_fn tdp_codec_pack_hello;
 tdp_codec_pack_fn tdp_codec_pack_welcome;
@@ -131,10 +138,18 @@ tdp_codec_pack_fn tdp_codec_pack_release;
 tdp_codec_pack_fn tdp_codec_pack_open;
 tdp_codec_pack_fn tdp_codec_pack_opened;
 tdp_codec_pack_fn tdp_codec_pack_remove;
+tdp_codec_pack_fn tdp_codec_pack_pin;
+tdp_codec_pack_fn tdp_codec_pack_wait;
+tdp_codec_pack_fn tdp_codec_pack_waited;
 tdp_codec_pack_fn tdp_codec_pack_list;
 tdp_codec_pack_fn tdp_codec_pack_listing;
 tdp_codec_pack_fn tdp_codec_pack_inspect;
 tdp_codec_pack_fn tdp_codec_pack_inspection;
+tdp_codec_pack_fn tdp_codec_pack_watch;
+tdp_codec_pack_fn tdp_codec_pack_watching;
+tdp_codec_pack_fn tdp_codec_pack_unwatch;
+tdp_codec_pack_fn tdp_codec_pack_event;
 tdp_codec_pack_fn tdp_codec_pack_shutdown;
+tdp_codec_pack_fn tdp_codec_pack_goodbye;
 
 #endif

@@ -191,7 +191,7 @@ static int holder_unpack(struct tdp_codec *codec, const Tidl__Wire__Holder *wire
 			 struct tdp_holder *ret_holder)
 {
 	int result = tdp_codec_check_range(codec, "holder.kind", wire->kind, TIDL_HOLDER_LEASE,
-					   TIDL_HOLDER_ALLOCATION);
+					   TIDL_HOLDER_PIN);
 
 	if (result == 0)
 		result = tdp_codec_check_attach(codec, wire->attach);
@@ -200,6 +200,7 @@ static int holder_unpack(struct tdp_codec *codec, const Tidl__Wire__Holder *wire
 	ret_holder->kind = (enum tidl_holder_kind)wire->kind;
 	ret_holder->attach = (enum tidl_attach)wire->attach;
 	ret_holder->age_ms = wire->age_ms;
+	ret_holder->left_ms = wire->left_ms;
 	return tdp_codec_unpack_process(codec, wire->process, &ret_holder->process);
 }
 
@@ -256,6 +257,10 @@ static void inspection_unpack_head(const Tidl__Wire__Inspection *wire,
 	inspection->survives_restart = wire->survives_restart;
 	inspection->is_write_protected = wire->write_protected;
 	inspection->is_same_uid_write_protected = wire->same_uid_write_protected;
+	inspection->kept_count = wire->n_kept_generations;
+	inspection->kept_generations = wire->kept_generations;
+	inspection->has_left = wire->has_left_ms;
+	inspection->left_ms = wire->left_ms;
 }
 
 int tdp_codec_unpack_inspection(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
@@ -303,6 +308,8 @@ static int holders_pack(struct tdp_codec *codec, const struct tdp_inspection *in
 		wires[i]->kind = (Tidl__Wire__HolderKind)holder->kind;
 		wires[i]->attach = (Tidl__Wire__Attach)holder->attach;
 		wires[i]->age_ms = holder->age_ms;
+		wires[i]->has_left_ms = holder->left_ms != 0;
+		wires[i]->left_ms = holder->left_ms;
 		result = tdp_codec_pack_process(codec, &holder->process, &wires[i]->process);
 		if (result < 0)
 			return result;
@@ -338,6 +345,10 @@ static void inspection_pack_head(const struct tdp_inspection *inspection,
 	wire->write_protected = inspection->is_write_protected;
 	wire->has_same_uid_write_protected = inspection->is_same_uid_write_protected;
 	wire->same_uid_write_protected = inspection->is_same_uid_write_protected;
+	wire->n_kept_generations = inspection->kept_count;
+	wire->kept_generations = tdp_codec_unconst(inspection->kept_generations);
+	wire->has_left_ms = inspection->has_left;
+	wire->left_ms = inspection->left_ms;
 }
 
 int tdp_codec_pack_inspection(struct tdp_codec *codec, const struct tdp_message *message,

@@ -241,7 +241,8 @@ int tdp_codec_unpack_get(struct tdp_codec *codec, const Tidl__Wire__Envelope *en
 	get->attach = (enum tidl_attach)wire->attach;
 	get->wait = wire->wait;
 	get->generation = wire->generation;
-	get->has_unbuilt = wire->has_newer_than || wire->n_keys > 0;
+	get->newer_than = wire->newer_than;
+	get->has_unbuilt = wire->n_keys > 0;
 	return 0;
 }
 
@@ -261,6 +262,8 @@ int tdp_codec_pack_get(struct tdp_codec *codec, const struct tdp_message *messag
 	wire->wait = get->wait;
 	wire->has_generation = get->generation != 0;
 	wire->generation = get->generation;
+	wire->has_newer_than = get->newer_than != 0;
+	wire->newer_than = get->newer_than;
 	ret_envelope->get = wire;
 	return 0;
 }

@@ -34,6 +34,10 @@ enum {
 	TDP_COMMAND_MAX_BYTES = 256,
 	TDP_CGROUP_MAX_BYTES = 256,
 
+	/* Generations of a name that can be had by number, the current one included: what one page
+	 * of an inspection can list. */
+	TDP_KEEP_MAX = 256,
+
 	TDP_BROKER_ID_BYTES = 16,
 	TDP_DEVICE_UUID_BYTES = 16,
 	TDP_DEVICE_HANDLE_BYTES = 64,

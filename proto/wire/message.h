@@ -42,11 +42,19 @@ enum tdp_message_kind {
 	TDP_MESSAGE_OPEN,
 	TDP_MESSAGE_OPENED,
 	TDP_MESSAGE_REMOVE,
+	TDP_MESSAGE_PIN,
+	TDP_MESSAGE_WAIT,
+	TDP_MESSAGE_WAITED,
 	TDP_MESSAGE_LIST,
 	TDP_MESSAGE_LISTING,
 	TDP_MESSAGE_INSPECT,
 	TDP_MESSAGE_INSPECTION,
 	TDP_MESSAGE_SHUTDOWN,
+	TDP_MESSAGE_WATCH,
+	TDP_MESSAGE_WATCHING,
+	TDP_MESSAGE_UNWATCH,
+	TDP_MESSAGE_EVENT,
+	TDP_MESSAGE_GOODBYE,
 	TDP_MESSAGE_UNBUILT, /* in the schema, but not built yet: answered with UNSUPPORTED */
 	TDP_MESSAGE_KIND_COUNT
 };
@@ -168,6 +176,7 @@ struct tdp_get {
 	enum tidl_attach attach;
 	bool wait;
 	uint64_t generation; /* 0: the current one */
+	uint64_t newer_than; /* 0: any */
 	bool has_unbuilt;
 };
 
@@ -205,6 +214,27 @@ struct tdp_opened {
 struct tdp_remove {
 	const char *name;
 	bool has_owner;
+	uint32_t owner_uid;
+};
+
+struct tdp_pin {
+	const char *name;
+	bool has_owner;
+	uint32_t owner_uid;
+	uint64_t generation;
+};
+
+struct tdp_wait {
+	const char *name;
+	bool has_owner;
+	uint32_t owner_uid;
+	uint64_t newer_than; /* 0: any */
+	bool released;
+	uint64_t generation; /* 0: the one that is current now */
+};
+
+struct tdp_waited {
+	uint64_t generation;
 	uint32_t owner_uid;
 };
 
@@ -253,6 +283,7 @@ struct tdp_holder {
 	enum tidl_holder_kind kind;
 	enum tidl_attach attach;
 	uint64_t age_ms;
+	uint64_t left_ms; /* of a pin: until it ends */
 	struct tdp_process process;
 };
 
@@ -280,6 +311,53 @@ struct tdp_inspection {
 	bool survives_restart;
 	bool is_write_protected;
 	bool is_same_uid_write_protected;
+	size_t kept_count;
+	const uint64_t *kept_generations; /* newest first */
+	bool has_left;
+	uint64_t left_ms; /* until it ends by itself */
+};
+
+enum tdp_event_kind {
+	TDP_EVENT_PUBLISHED = 1, /* the name was free */
+	TDP_EVENT_REPLACED,
+	TDP_EVENT_REMOVED, /* by whom and why ever */
+	TDP_EVENT_LEASED,
+	TDP_EVENT_RELEASED,
+	TDP_EVENT_OWNER_DIED, /* retention OWNER: it ends with the grace period */
+	TDP_EVENT_LOST,	      /* events were dropped: look for yourself */
+	TDP_EVENT_RECALLED,
+	TDP_EVENT_KIND_COUNT
+};
+
+/* All that there are, as bits of tdp_watch.kinds. */
+#define TDP_EVENT_KINDS_ALL ((1u << TDP_EVENT_KIND_COUNT) - 2)
+
+struct tdp_watch {
+	const char *pattern;
+	bool any_owner;
+	bool has_owner;
+	uint32_t owner_uid;
+	uint32_t kinds; /* TDP_EVENT_KINDS_ALL when absent */
+};
+
+struct tdp_watching {
+	uint64_t watch_id;
+};
+
+struct tdp_unwatch {
+	uint64_t watch_id;
+};
+
+struct tdp_event {
+	uint64_t watch_id;
+	enum tdp_event_kind kind;
+	uint32_t owner_uid;
+	const char *name; /* of none (LOST): NULL for packing, "" after unpacking */
+	uint64_t generation;
+	bool has_holder; /* LEASED and RELEASED */
+	uint32_t holder_uid;
+	int64_t holder_pid;
+	enum tidl_attach attach;
 };
 
 struct tdp_message {
@@ -301,10 +379,17 @@ struct tdp_message {
 		struct tdp_open open;
 		struct tdp_opened opened;
 		struct tdp_remove remove;
+		struct tdp_pin pin;
+		struct tdp_wait wait;
+		struct tdp_waited waited;
 		struct tdp_list list;
 		struct tdp_listing listing;
 		struct tdp_inspect inspect;
 		struct tdp_inspection inspection;
+		struct tdp_watch watch;
+		struct tdp_watching watching;
+		struct tdp_unwatch unwatch;
+		struct tdp_event event;
 	};
 };
 

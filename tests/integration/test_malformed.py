@@ -35,9 +35,27 @@ SERVED: dict[str, dict[str, Any]] = {
     "remove": {"name": "bad/x", "owner_uid": 0},
     "list": {"pattern": "bad/**", "cursor": 9, "any_owner": True},
     "inspect": {"name": "bad/x", "generation": 9, "tensor_cursor": 1, "holder_cursor": 1},
+    "pin": {"name": "bad/x", "owner_uid": 7, "generation": 9},
+    "wait": {"name": "bad/x", "released": True, "generation": 9},
+    "watch": {"pattern": "bad/**", "any_owner": True, "kinds": 6},
+    "unwatch": {"watch_id": 7},
+    "goodbye": {},
 }
+ONE_WAY = ("cancel", "release", "unwatch", "goodbye")
 # "shutdown" would be served.
-REPLIES = ("welcome", "failure", "done", "allocated", "published", "granted", "opened", "listing")
+REPLIES = (
+    "welcome",
+    "failure",
+    "done",
+    "allocated",
+    "published",
+    "granted",
+    "opened",
+    "waited",
+    "listing",
+    "watching",
+    "event",
+)
 UNBUILT = sorted({*bodies()} - {*SERVED, *REPLIES, "inspection", "shutdown"})
 NO_MESSAGE = "the packet is not a tidl message: check that both sides are tidl of the same version"
 
@@ -230,14 +248,14 @@ def test_unknown_fields_are_ignored(world: World) -> None:
     assert peer.answer(2).kind == "listing"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SERVED if kind not in ("cancel", "release")])
+@pytest.mark.parametrize("kind", [kind for kind in SERVED if kind not in ONE_WAY])
 def test_request_id_0(world: World, kind: str) -> None:
     peer = world.connect(says_hello=kind != "hello")
     peer.send_bytes(pack(kind, 0, **SERVED[kind]))
     peer.ends_with(Code.PROTOCOL, f"{kind.upper()} came with request id 0, so nobody", 0)
 
 
-@pytest.mark.parametrize("kind", ["cancel", "release"])
+@pytest.mark.parametrize("kind", ONE_WAY)
 def test_one_way_messages_are_not_answered(peer: RawPeer, kind: str) -> None:
     for request_id in (0, 5):
         peer.send_bytes(pack(kind, request_id, **SERVED[kind]))

@@ -8,6 +8,7 @@ static const int64_t sample_shape[] = {3, 1, 5};
 static const int64_t sample_strides[] = {-10, 7, 2};
 static const uint64_t sample_lease_ids[] = {1, 300, UINT64_MAX};
 static const uint64_t sample_segment_ids[] = {70000};
+static const uint64_t sample_generations[] = {42, 41, 7};
 
 static const struct tdp_segment sample_segments[] = {
 	{
@@ -82,6 +83,12 @@ static const struct tdp_holder sample_holders[] = {
 		.attach = TIDL_ATTACH_COPY_ON_WRITE,
 		.process = {.name = "", .command = "", .cgroup = ""},
 	},
+	{
+		.kind = TIDL_HOLDER_PIN,
+		.attach = TIDL_ATTACH_READ,
+		.left_ms = 60000,
+		.process = SAMPLE_PROCESS,
+	},
 };
 
 static void sample_tensor_kinds(struct tdp_message *message)
@@ -147,6 +154,55 @@ static void sample_tensor_kinds(struct tdp_message *message)
 	}
 }
 
+static void sample_event_kinds(struct tdp_message *message)
+{
+	switch (message->kind) {
+	case TDP_MESSAGE_PIN:
+		message->pin = (struct tdp_pin){.name = "sim/state",
+						.has_owner = true,
+						.owner_uid = 1000,
+						.generation = 43};
+		break;
+	case TDP_MESSAGE_WAIT:
+		message->wait = (struct tdp_wait){.name = "sim/state",
+						  .has_owner = true,
+						  .owner_uid = 1000,
+						  .newer_than = 41,
+						  .released = true,
+						  .generation = 43};
+		break;
+	case TDP_MESSAGE_WAITED:
+		message->waited = (struct tdp_waited){.generation = 43, .owner_uid = 1000};
+		break;
+	case TDP_MESSAGE_WATCH:
+		message->watch = (struct tdp_watch){.pattern = "sim/**",
+						    .any_owner = true,
+						    .has_owner = true,
+						    .owner_uid = 1000,
+						    .kinds = 1u << TDP_EVENT_REMOVED};
+		break;
+	case TDP_MESSAGE_WATCHING:
+		message->watching.watch_id = 6;
+		break;
+	case TDP_MESSAGE_UNWATCH:
+		message->unwatch.watch_id = 6;
+		break;
+	case TDP_MESSAGE_EVENT:
+		message->event = (struct tdp_event){.watch_id = 6,
+						    .kind = TDP_EVENT_LEASED,
+						    .owner_uid = 1000,
+						    .name = "sim/state",
+						    .generation = 43,
+						    .has_holder = true,
+						    .holder_uid = 1001,
+						    .holder_pid = 4711,
+						    .attach = TIDL_ATTACH_WRITE};
+		break;
+	default:
+		break;
+	}
+}
+
 static void sample_admin_kinds(struct tdp_message *message)
 {
 	switch (message->kind) {
@@ -197,6 +253,10 @@ static void sample_admin_kinds(struct tdp_message *message)
 			.survives_restart = true,
 			.is_write_protected = true,
 			.is_same_uid_write_protected = true,
+			.kept_count = TDP_ARRAY_LENGTH(sample_generations),
+			.kept_generations = sample_generations,
+			.has_left = true,
+			.left_ms = 1999,
 		};
 		break;
 	default:
@@ -269,7 +329,8 @@ struct tdp_message tt_message_sample(enum tdp_message_kind kind)
 					       .owner_uid = 1000,
 					       .attach = TIDL_ATTACH_WRITE,
 					       .wait = true,
-					       .generation = 43};
+					       .generation = 43,
+					       .newer_than = 42};
 		break;
 	case TDP_MESSAGE_REMOVE:
 		message.remove = (struct tdp_remove){
@@ -279,6 +340,7 @@ struct tdp_message tt_message_sample(enum tdp_message_kind kind)
 		sample_session_kinds(&message);
 		sample_tensor_kinds(&message);
 		sample_admin_kinds(&message);
+		sample_event_kinds(&message);
 		break;
 	}
 	return message;
@@ -298,6 +360,7 @@ static struct largest {
 	struct tdp_tensor tensors[TDP_TENSOR_PAGE_ROWS];
 	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
 	struct tdp_list_entry entries[TDP_LIST_PAGE_ROWS];
+	uint64_t generations[TDP_KEEP_MAX];
 } largest;
 
 static void text_fill(char *text, size_t size)
@@ -343,9 +406,10 @@ static void largest_fill_rows(void)
 			.flags = UINT32_MAX,
 		};
 	for (size_t i = 0; i < TDP_HOLDER_PAGE_ROWS; i++)
-		largest.holders[i] = (struct tdp_holder){.kind = TIDL_HOLDER_ALLOCATION,
+		largest.holders[i] = (struct tdp_holder){.kind = TIDL_HOLDER_PIN,
 							 .attach = TIDL_ATTACH_WRITE,
 							 .age_ms = UINT64_MAX,
+							 .left_ms = UINT64_MAX,
 							 .process = largest_process()};
 	for (size_t i = 0; i < TDP_LIST_PAGE_ROWS; i++)
 		largest.entries[i] = (struct tdp_list_entry){
@@ -378,6 +442,8 @@ static void largest_fill(void)
 		largest.shape[i] = INT64_MAX;
 		largest.strides[i] = INT64_MIN;
 	}
+	for (size_t i = 0; i < TDP_KEEP_MAX; i++)
+		largest.generations[i] = UINT64_MAX;
 	largest_fill_rows();
 }
 
@@ -407,6 +473,10 @@ static struct tdp_inspection largest_inspection(void)
 		.survives_restart = true,
 		.is_write_protected = true,
 		.is_same_uid_write_protected = true,
+		.kept_count = TDP_KEEP_MAX - 1,
+		.kept_generations = largest.generations,
+		.has_left = true,
+		.left_ms = UINT64_MAX,
 	};
 }
 

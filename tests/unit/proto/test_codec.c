@@ -229,6 +229,7 @@ TT_TEST(codec, get)
 	EXPECT(attach);
 	EXPECT(wait);
 	EXPECT(generation);
+	EXPECT(newer_than);
 	EXPECT(has_unbuilt);
 }
 

@@ -93,6 +93,7 @@ static void expect_holders(const struct tdp_inspection *inspection,
 		EXPECT(kind);
 		EXPECT(attach);
 		EXPECT(age_ms);
+		EXPECT(left_ms);
 		expect_process(&got->process, &sent->process);
 	}
 }
@@ -124,6 +125,11 @@ TT_TEST(codec_admin, inspection)
 	EXPECT(survives_restart);
 	EXPECT(is_write_protected);
 	EXPECT(is_same_uid_write_protected);
+	EXPECT(kept_count);
+	for (size_t i = 0; i < sent->kept_count; i++)
+		EXPECT(kept_generations[i]);
+	EXPECT(has_left);
+	EXPECT(left_ms);
 }
 
 TT_TEST(codec_admin, the_largest_pages_fit_into_a_packet)

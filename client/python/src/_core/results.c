@@ -89,11 +89,23 @@ static PyObject *result_process(const struct tidl_process *process)
 			     PyBool_FromLong(process->is_connected));
 }
 
+static const char *holder_kind_name(enum tidl_holder_kind kind)
+{
+	switch (kind) {
+	case TIDL_HOLDER_LEASE:
+		return "lease";
+	case TIDL_HOLDER_ALLOCATION:
+		return "allocation";
+	case TIDL_HOLDER_PIN:
+		return "pin";
+	}
+	return "unknown";
+}
+
 static PyObject *result_holder(const struct tidl_holder *holder)
 {
-	return Py_BuildValue("{s:s,s:N,s:K,s:N}", "kind",
-			     holder->kind == TIDL_HOLDER_ALLOCATION ? "allocation" : "lease",
-			     "access", tpy_result_text(tidl_attach_name(holder->attach)), "age_ms",
+	return Py_BuildValue("{s:s,s:N,s:K,s:N}", "kind", holder_kind_name(holder->kind), "access",
+			     tpy_result_text(tidl_attach_name(holder->attach)), "age_ms",
 			     (unsigned long long)holder->age_ms, "process",
 			     result_process(&holder->process));
 }

@@ -93,7 +93,8 @@ class Holder:
     """Somebody who keeps memory alive.
 
     Attributes:
-        kind: "lease" (got it by name) or "allocation" (made it and still has it).
+        kind: "lease" (got it by name), "allocation" (made it and still has it) or "pin" (keeps
+            it for a tensor that is being handed over).
         access: "read", "write" or "copy_on_write".
         age: seconds since then.
         process: who.

@@ -44,10 +44,10 @@ static void publication_hand_out(struct tidl_publication *publication,
 	       size_bytes < sizeof(*publication) ? size_bytes : sizeof(*publication));
 }
 
-static int publish_import(struct tidl_client *client, const char *text,
-			  const struct tdc_import *import,
-			  const struct tidl_publish_options *options,
-			  struct tidl_publication *ret_publication, struct tdp_fault *fault)
+static int publish_content(struct tidl_client *client, const char *text,
+			   const struct tdc_content *content,
+			   const struct tidl_publish_options *options,
+			   struct tidl_publication *ret_publication, struct tdp_fault *fault)
 {
 	struct tidl_publish_options complete = {.size = sizeof(complete)};
 	struct tidl_publication publication;
@@ -59,7 +59,7 @@ static int publish_import(struct tidl_client *client, const char *text,
 	if (r == 0)
 		r = tdc_name_parse(text, &name, fault);
 	if (r == 0)
-		r = tdc_publish(client, &name, import, &complete, &publication, fault);
+		r = tdc_publish(client, &name, content, &complete, &publication, fault);
 	if (r == 0)
 		publication_hand_out(&publication, ret_publication);
 	return r;
@@ -71,13 +71,14 @@ int tidl_publish(struct tidl_client *client, const char *name,
 		 struct tidl_publication *ret_publication)
 {
 	struct tdp_fault fault = {.code = 0};
-	struct tdc_import import;
+	struct tdc_member member = {.key = ""};
+	struct tdc_content content = {.member_count = 1, .members = &member};
 	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
 
 	if (r == 0)
-		r = tdc_import(managed, &import, &fault);
+		r = tdc_import(managed, &member.import, &fault);
 	if (r == 0)
-		r = publish_import(client, name, &import, options, ret_publication, &fault);
+		r = publish_content(client, name, &content, options, ret_publication, &fault);
 	/* The broker holds the memory now, or a copy of it. */
 	if (r == 0 && managed->deleter != NULL)
 		managed->deleter(managed);
@@ -89,13 +90,14 @@ int tidl_publish_legacy(struct tidl_client *client, const char *name,
 			struct tidl_publication *ret_publication)
 {
 	struct tdp_fault fault = {.code = 0};
-	struct tdc_import import;
+	struct tdc_member member = {.key = ""};
+	struct tdc_content content = {.member_count = 1, .members = &member};
 	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
 
 	if (r == 0)
-		r = tdc_import_legacy(managed, &import, &fault);
+		r = tdc_import_legacy(managed, &member.import, &fault);
 	if (r == 0)
-		r = publish_import(client, name, &import, options, ret_publication, &fault);
+		r = publish_content(client, name, &content, options, ret_publication, &fault);
 	if (r == 0 && managed->deleter != NULL)
 		managed->deleter(managed);
 	return tdc_report(r, &fault);

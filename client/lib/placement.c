@@ -1,24 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is the tensor in one of our segments already? If so it is published where it is, whatever view of
- * it this is. If not, it is copied once, row-major, into a new segment, which this process keeps no
- * map of. Knows neither names nor the publish message.
+ * Are the tensors in segments of ours already? Those are published where they are, whatever views
+ * of it they are. All others are copied once, together, into a new segment, which this process
+ * keeps no map of. Knows neither names nor the publish message.
  */
 #include "client/lib/placement.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "client/lib/allocation.h"
 #include "client/lib/client.h"
+#include "client/lib/copying.h"
 #include "client/lib/fork.h"
+#include "client/lib/packing.h"
 #include "proto/tensor/layout.h"
 
-/* Largest single write: Linux cuts at 2 GiB less a page, and this is a round number below. */
-#define COPY_STEP_BYTES (UINT64_C(1) << 30)
+/* The segments found so far. */
+struct aliased_segment {
+	struct tdc_segment *segment;
+	size_t index;
+	UT_hash_handle hh;
+};
+
+/* One placement while it is being worked out. */
+struct placing {
+	struct tidl_client *client;
+	struct tdc_placement *placement;
+	const struct tdc_member *members;
+	enum tidl_copy copy;
+	struct aliased_segment *known; /* hash */
+	struct aliased_segment *last;  /* found: the next tensor often lies there too */
+	int64_t **strides;	       /* of each tensor, to be filled in */
+	struct tdc_pack_item *items;   /* to be copied */
+	size_t item_count;
+};
+
+int tdc_member_fault(struct tdp_fault *fault, const char *key)
+{
+	char sentence[TDP_FAULT_TEXT_MAX];
+
+	if (key[0] == '\0')
+		return fault->code;
+	memcpy(sentence, fault->text, sizeof(sentence));
+	return tdp_fault_set(fault, fault->code, "'%s': %s", key, sentence);
+}
 
 static const char *copy_reason_sentence(enum tidl_copy_reason reason)
 {
@@ -55,180 +80,284 @@ static enum tidl_copy_reason segment_copy_reason(struct tidl_client *client,
 	return reason;
 }
 
-/* Look the memory up; a segment that can be aliased is left in the placement. */
-static enum tidl_copy_reason placement_find(struct tidl_client *client,
-					    const struct tdc_import *import,
-					    struct tdc_placement *placement)
+/* ---- memory that is in a segment already ---- */
+
+static bool segment_holds(const struct tdc_segment *segment, const struct tdc_import *import)
 {
-	struct tdc_segment *segment = tdc_segment_find_range(client, import->begin, import->end);
+	uintptr_t base = (uintptr_t)segment->base;
+
+	return import->begin >= base && import->end <= base + segment->map_bytes;
+}
+
+/* Enter a segment that tensors lie in. Takes the reference over in any case. */
+static int placing_add_segment(struct placing *placing, struct tdc_segment *segment,
+			       struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	struct aliased_segment *known;
+
+	HASH_FIND_PTR(placing->known, &segment, known);
+	if (known != NULL) {
+		(void)tdc_segment_unref(placing->client, segment);
+		placing->last = known;
+		return 0;
+	}
+	known = tdp_arena_zalloc(&placement->arena, 1, sizeof(*known));
+	if (known != NULL) {
+		known->segment = segment;
+		known->index = placement->aliased_count;
+		HASH_ADD_PTR(placing->known, segment, known);
+	}
+	if (known == NULL || known->hh.tbl == NULL) {
+		(void)tdc_segment_unref(placing->client, segment);
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	}
+	placement->aliased[placement->aliased_count++] = segment;
+	placing->last = known;
+	return 0;
+}
+
+/* Look the memory up; a segment that can be aliased becomes `last`. */
+static int placing_find(struct placing *placing, const struct tdc_import *import,
+			enum tidl_copy_reason *ret_reason, struct tdp_fault *fault)
+{
+	struct tidl_client *client = placing->client;
 	enum tidl_copy_reason reason;
+	struct tdc_segment *segment;
 
-	if (segment == NULL)
-		return tdc_fork_find_elsewhere(client, import->begin, import->end)
-			       ? TIDL_COPY_REASON_OTHER_BROKER
-			       : TIDL_COPY_REASON_FOREIGN;
+	*ret_reason = TIDL_COPY_REASON_NONE;
+	if (placing->last != NULL && segment_holds(placing->last->segment, import))
+		return 0;
+	segment = tdc_segment_find_range(client, import->begin, import->end);
+	if (segment == NULL) {
+		*ret_reason = tdc_fork_find_elsewhere(client, import->begin, import->end)
+				      ? TIDL_COPY_REASON_OTHER_BROKER
+				      : TIDL_COPY_REASON_FOREIGN;
+		return 0;
+	}
 	reason = segment_copy_reason(client, segment);
-	if (reason != TIDL_COPY_REASON_NONE)
-		segment = tdc_segment_unref(client, segment);
-	placement->segment = segment;
-	return reason;
+	if (reason == TIDL_COPY_REASON_NONE)
+		return placing_add_segment(placing, segment, fault);
+	(void)tdc_segment_unref(client, segment);
+	*ret_reason = reason;
+	return 0;
 }
 
-static void placement_describe(const struct tdc_import *import, struct tdc_placement *placement)
+/* ---- one tensor ---- */
+
+/* The description of a tensor whose place is not known yet. */
+static int placing_describe(struct placing *placing, size_t index, struct tdp_fault *fault)
 {
-	placement->tensor = (struct tdp_tensor){
-		.key = "",
+	struct tdc_placement *placement = placing->placement;
+	const struct tdp_layout *layout = &placing->members[index].import.layout;
+	int64_t *strides = tdp_arena_alloc(&placement->arena, layout->ndim * sizeof(*strides));
+
+	if (strides == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	placing->strides[index] = strides;
+	placement->tensors[index] = (struct tdp_tensor){
+		.key = placing->members[index].key,
 		.segment_index = -1,
-		.dtype = import->layout.dtype,
-		.ndim = import->layout.ndim,
-		.shape = import->layout.shape,
-		.strides = placement->strides,
-		.flags = import->layout.flags,
+		.dtype = layout->dtype,
+		.ndim = layout->ndim,
+		.shape = layout->shape,
+		.strides = strides,
+		.flags = layout->flags,
 	};
-}
-
-static void placement_alias(const struct tdc_import *import, struct tdc_placement *placement)
-{
-	const struct tdc_segment *segment = placement->segment;
-	const struct tdp_layout *layout = &import->layout;
-
-	placement->path = segment->is_allocated ? TIDL_PATH_ALLOCATED : TIDL_PATH_ATTACHED;
-	placement->wire = (struct tdp_segment){.kind = TDP_SEGMENT_MEMFD, .id = segment->key.id};
-	placement->tensor.segment_index = 0;
-	placement->tensor.byte_offset =
-		segment->data_offset_bytes +
-		(uint64_t)((uintptr_t)import->first - (uintptr_t)segment->base);
-	if (layout->strides == NULL)
-		tdp_layout_compact_strides(layout->ndim, layout->shape, placement->strides);
-	else
-		tdp_layout_normal_strides(layout->ndim, layout->shape, layout->strides,
-					  placement->strides);
-}
-
-/* Writing through the descriptor is twice as fast as through a fresh map, and memory that is not
- * there gives an error instead of a crash. */
-static int copy_written(const struct tdc_allocation *allocation, const struct tdc_import *import,
-			struct tdp_fault *fault)
-{
-	uint64_t done = 0;
-
-	while (done < import->extent.nbytes) {
-		uint64_t left = import->extent.nbytes - done;
-		uint64_t step = left < COPY_STEP_BYTES ? left : COPY_STEP_BYTES;
-		ssize_t written = pwrite(allocation->fd, import->first + done, step,
-					 (off_t)(allocation->wire.data_offset_bytes + done));
-
-		if (written > 0)
-			done += (uint64_t)written;
-		else if (written < 0 && errno == EFAULT)
-			return tdp_fault_set(fault, TIDL_ERR_LAYOUT,
-					     "the tensor's memory cannot be read: check its shape "
-					     "and address");
-		else if (written == 0 || errno == ENOSPC || errno == ENOMEM)
-			return tdp_fault_set(fault, TIDL_ERR_NO_MEMORY,
-					     "the system has no %llu bytes of shared memory left: "
-					     "free some, or raise the memory limit of this "
-					     "process's cgroup",
-					     (unsigned long long)import->extent.nbytes);
-		else if (errno != EINTR)
-			return tdp_fault_errno(fault, errno, "cannot copy the tensor");
-	}
 	return 0;
 }
 
-/* A write behind `ulimit -f` ends the process by SIGXFSZ, memory or not; a map knows no such limit.
- */
-static bool copy_can_write(const struct tdc_allocation *allocation, const struct tdc_import *import)
+static void strides_fill(const struct tdp_layout *layout, bool keeps_strides, int64_t *strides)
 {
-	struct rlimit limit;
-
-	return import->extent.is_compact && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-	       limit.rlim_cur >= allocation->wire.data_offset_bytes + import->extent.nbytes;
-}
-
-static int copy_mapped(struct tidl_client *client, const struct tdc_allocation *allocation,
-		       const struct tdc_import *import, struct tdp_fault *fault)
-{
-	void *target;
-	int r = tdc_allocation_reserve(client, allocation, fault);
-
-	if (r < 0)
-		return r;
-	target = mmap(NULL, allocation->wire.data_size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-		      allocation->fd, (off_t)allocation->wire.data_offset_bytes);
-	if (target == MAP_FAILED)
-		return tdp_fault_errno(fault, errno, "cannot map %llu bytes to copy the tensor",
-				       (unsigned long long)allocation->wire.data_size_bytes);
-	tdp_layout_gather(&import->layout, import->first, target);
-	(void)munmap(target, allocation->wire.data_size_bytes);
-	return 0;
-}
-
-static int placement_copy(struct tidl_client *client, const struct tdc_import *import,
-			  struct tdc_placement *placement, struct tdp_fault *fault)
-{
-	struct tdc_allocation allocation;
-	int r = tdc_allocate(client, import->extent.nbytes, &allocation, fault);
-
-	if (r < 0)
-		return r;
-	if (copy_can_write(&allocation, import))
-		r = copy_written(&allocation, import, fault);
+	if (keeps_strides && layout->strides != NULL)
+		tdp_layout_normal_strides(layout->ndim, layout->shape, layout->strides, strides);
 	else
-		r = copy_mapped(client, &allocation, import, fault);
-	if (r == 0) {
-		placement->path = TIDL_PATH_COPIED;
-		placement->wire =
-			(struct tdp_segment){.kind = TDP_SEGMENT_MEMFD, .id = allocation.wire.id};
-		placement->lease = allocation.lease;
-		allocation.lease = NULL;
-		placement->tensor.segment_index = 0;
-		placement->tensor.byte_offset = allocation.wire.data_offset_bytes;
-		tdp_layout_compact_strides(import->layout.ndim, import->layout.shape,
-					   placement->strides);
-	}
-	tdc_allocation_deinit(client, &allocation);
-	return r;
+		tdp_layout_compact_strides(layout->ndim, layout->shape, strides);
 }
 
-static int placement_fill(struct tidl_client *client, const struct tdc_import *import,
-			  enum tidl_copy copy, struct tdc_placement *placement,
-			  struct tdp_fault *fault)
+static void placing_alias(struct placing *placing, const struct tdc_import *import,
+			  struct tdp_tensor *tensor)
 {
-	enum tidl_copy_reason reason = TIDL_COPY_REASON_REQUESTED;
+	const struct tdc_segment *segment = placing->last->segment;
 
-	placement_describe(import, placement);
-	if (import->extent.is_empty) {
-		placement->path = TIDL_PATH_EMPTY;
-		tdp_layout_compact_strides(import->layout.ndim, import->layout.shape,
-					   placement->strides);
-		return 0;
-	}
-	if (copy != TIDL_COPY_ALWAYS)
-		reason = placement_find(client, import, placement);
-	if (reason == TIDL_COPY_REASON_NONE) {
-		placement_alias(import, placement);
-		return 0;
-	}
-	if (copy == TIDL_COPY_NEVER)
+	tensor->segment_index = (int64_t)placing->last->index;
+	tensor->byte_offset = segment->data_offset_bytes +
+			      (uint64_t)((uintptr_t)import->first - (uintptr_t)segment->base);
+}
+
+static int placing_copy_later(struct placing *placing, size_t index, enum tidl_copy_reason reason,
+			      struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+
+	if (placing->copy == TIDL_COPY_NEVER)
 		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
 				     "%s: allow a copy, or allocate the tensor through this client",
 				     copy_reason_sentence(reason));
-	placement->reason = reason;
-	return placement_copy(client, import, placement, fault);
+	if (placing->item_count == 0)
+		placement->reason = reason;
+	placing->items[placing->item_count++] = (struct tdc_pack_item){
+		.import = &placing->members[index].import,
+		.member = index,
+	};
+	return 0;
 }
 
-int tdc_placement_init(struct tidl_client *client, const struct tdc_import *import,
-		       enum tidl_copy copy, struct tdc_placement *ret_placement,
+static int placing_add(struct placing *placing, size_t index, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	const struct tdc_import *import = &placing->members[index].import;
+	enum tidl_copy_reason reason = TIDL_COPY_REASON_REQUESTED;
+	int r = placing_describe(placing, index, fault);
+
+	if (r < 0)
+		return r;
+	placement->tensor_bytes += import->extent.nbytes;
+	strides_fill(&import->layout, !import->extent.is_empty, placing->strides[index]);
+	if (import->extent.is_empty)
+		return 0;
+	if (placing->copy != TIDL_COPY_ALWAYS)
+		r = placing_find(placing, import, &reason, fault);
+	if (r < 0)
+		return r;
+	if (reason != TIDL_COPY_REASON_NONE)
+		return placing_copy_later(placing, index, reason, fault);
+	placing_alias(placing, import, &placement->tensors[index]);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+/* Where the copies lie in their segment, which comes behind all others. */
+static void placing_settle(struct placing *placing, const struct tdp_segment *wire)
+{
+	struct tdc_placement *placement = placing->placement;
+
+	for (size_t i = 0; i < placing->item_count; i++) {
+		const struct tdc_pack_item *item = &placing->items[i];
+		struct tdp_tensor *tensor = &placement->tensors[item->member];
+
+		tensor->segment_index = (int64_t)placement->aliased_count;
+		tensor->byte_offset = wire->data_offset_bytes + item->offset_bytes;
+		strides_fill(&item->import->layout, item->keeps_strides,
+			     placing->strides[item->member]);
+	}
+}
+
+static int placing_copy(struct placing *placing, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	struct tdc_allocation allocation;
+	struct tdc_pack pack;
+	size_t culprit = SIZE_MAX;
+	int r = tdc_pack_plan(&placement->arena, placing->item_count, placing->items, &pack, fault);
+
+	if (r == 0)
+		r = tdc_allocate(placing->client, pack.size_bytes, &allocation, fault);
+	if (r < 0)
+		return r;
+	r = tdc_copy(placing->client, &allocation, &pack, &culprit, fault);
+	if (r == 0) {
+		placing_settle(placing, &allocation.wire);
+		placement->lease = allocation.lease;
+		allocation.lease = NULL;
+		placement->copied_count = placing->item_count;
+	} else if (culprit != SIZE_MAX) {
+		r = tdc_member_fault(fault, placing->members[culprit].key);
+	}
+	tdc_allocation_deinit(placing->client, &allocation);
+	return r;
+}
+
+static enum tidl_path placement_path(const struct tdc_placement *placement)
+{
+	if (placement->copied_count > 0)
+		return TIDL_PATH_COPIED;
+	for (size_t i = 0; i < placement->aliased_count; i++) {
+		if (!placement->aliased[i]->is_allocated)
+			return TIDL_PATH_ATTACHED;
+	}
+	return placement->aliased_count > 0 ? TIDL_PATH_ALLOCATED : TIDL_PATH_EMPTY;
+}
+
+static int placement_list_segments(struct tdc_placement *placement, struct tdp_fault *fault)
+{
+	placement->segment_count = placement->aliased_count + (placement->lease != NULL);
+	placement->segments = tdp_arena_zalloc(&placement->arena, placement->segment_count,
+					       sizeof(*placement->segments));
+	if (placement->segments == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	for (size_t i = 0; i < placement->segment_count; i++) {
+		placement->segments[i].kind = TDP_SEGMENT_MEMFD;
+		placement->segments[i].id = i < placement->aliased_count
+						    ? placement->aliased[i]->key.id
+						    : placement->lease->id;
+	}
+	return 0;
+}
+
+static int placement_fill(struct placing *placing, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	int r = 0;
+
+	for (size_t i = 0; i < placement->tensor_count; i++) {
+		r = placing_add(placing, i, fault);
+		if (r < 0)
+			return tdc_member_fault(fault, placing->members[i].key);
+	}
+	if (placing->item_count > 0)
+		r = placing_copy(placing, fault);
+	if (r == 0)
+		r = placement_list_segments(placement, fault);
+	if (r == 0)
+		placement->path = placement_path(placement);
+	return r;
+}
+
+static int placing_reserve(struct placing *placing, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	struct tdp_arena *arena = &placement->arena;
+	size_t count = placement->tensor_count;
+
+	placement->tensors = tdp_arena_alloc(arena, count * sizeof(*placement->tensors));
+	placement->aliased = tdp_arena_alloc(arena, count * sizeof(*placement->aliased));
+	placing->strides = tdp_arena_alloc(arena, count * sizeof(*placing->strides));
+	placing->items = tdp_arena_alloc(arena, count * sizeof(*placing->items));
+	if (placement->tensors == NULL || placement->aliased == NULL || placing->strides == NULL ||
+	    placing->items == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	return 0;
+}
+
+int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *client,
+		       const struct tdc_content *content, enum tidl_copy copy,
 		       struct tdp_fault *fault)
 {
+	struct placing placing = {
+		.client = client,
+		.placement = placement,
+		.members = content->members,
+		.copy = copy,
+	};
 	int r;
 
-	memset(ret_placement, 0, sizeof(*ret_placement));
-	r = placement_fill(client, import, copy, ret_placement, fault);
+	memset(placement, 0, offsetof(struct tdc_placement, arena));
+	tdp_arena_init(&placement->arena, SIZE_MAX);
+	placement->tensor_count = content->member_count;
+	r = placing_reserve(&placing, fault);
+	if (r == 0)
+		r = placement_fill(&placing, fault);
+	HASH_CLEAR(hh, placing.known);
 	if (r < 0)
-		tdc_placement_deinit(client, ret_placement);
+		tdc_placement_deinit(client, placement);
 	return r;
+}
+
+bool tdc_placement_hands_over(const struct tdc_placement *placement)
+{
+	return placement->lease != NULL && placement->aliased_count == 0;
 }
 
 void tdc_placement_handed_over(struct tdc_placement *placement)
@@ -238,7 +367,10 @@ void tdc_placement_handed_over(struct tdc_placement *placement)
 
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement)
 {
-	placement->segment = tdc_segment_unref(client, placement->segment);
+	for (size_t i = 0; i < placement->aliased_count; i++)
+		(void)tdc_segment_unref(client, placement->aliased[i]);
+	placement->aliased_count = 0;
 	tdc_lease_end(client, placement->lease);
 	placement->lease = NULL;
+	tdp_arena_deinit(&placement->arena);
 }

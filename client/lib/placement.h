@@ -2,36 +2,67 @@
 #ifndef TDC_PLACEMENT_H
 #define TDC_PLACEMENT_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "client/lib/import.h"
 #include "client/lib/lease.h"
 #include "client/lib/segment.h"
 #include "include/tidl/publish.h"
+#include "proto/base/arena.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
-/*
- * Where the bytes of a tensor that is being published lie: in a segment already, or copied into a
- * new one. Keeps that segment alive until the broker does.
- */
-struct tdc_placement {
-	enum tidl_path path;
-	enum tidl_copy_reason reason;
-	struct tdc_segment *segment; /* aliased; NULL otherwise */
-	struct tdc_lease *lease;     /* of a copy; NULL otherwise */
-	struct tdp_segment wire;     /* not with TIDL_PATH_EMPTY */
-	struct tdp_tensor tensor;    /* its shape is borrowed from the import */
-	int64_t strides[TIDL_MAX_NDIM];
+/* One tensor that is being published. Borrowed, as its import is. */
+struct tdc_member {
+	const char *key; /* path in a bundle; "" for a single tensor */
+	struct tdc_import import;
 };
 
-/* Find the memory, or copy it if @copy allows. TIDL_ERR_COPY_NEEDED if it does not. */
-int tdc_placement_init(struct tidl_client *client, const struct tdc_import *import,
-		       enum tidl_copy copy, struct tdc_placement *ret_placement,
+/* What is published under one name. Borrowed. */
+struct tdc_content {
+	size_t member_count;
+	const struct tdc_member *members;
+};
+
+/*
+ * Where the bytes of tensors that are being published lie: in segments already, or copied into one
+ * new segment. Keeps those segments alive until the broker does.
+ */
+struct tdc_placement {
+	enum tidl_path path;	      /* of what was published: COPIED if anything was */
+	enum tidl_copy_reason reason; /* of the first copy */
+	size_t copied_count;	      /* tensors */
+	uint64_t tensor_bytes;	      /* of all tensors */
+	size_t aliased_count;	      /* segments that were there before */
+	struct tdc_segment **aliased; /* one reference each */
+	struct tdc_lease *lease;      /* of the copy's segment; NULL: nothing was copied */
+	size_t segment_count;	      /* the aliased ones, then the copy's */
+	struct tdp_segment *segments;
+	size_t tensor_count;
+	struct tdp_tensor *tensors; /* keys and shapes are borrowed from the members */
+	struct tdp_arena arena;	    /* all these lists; the placement must not be moved */
+};
+
+/*
+ * Find the memory of each, or copy it if @copy allows. TIDL_ERR_COPY_NEEDED if it does not.
+ * Refusals of a member with a key name it.
+ */
+int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *client,
+		       const struct tdc_content *content, enum tidl_copy copy,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Do all segments end here as the name appears? Then the broker may take the allocations over. */
+bool tdc_placement_hands_over(const struct tdc_placement *placement);
 
 /* The broker has taken the copy's allocation over: nothing is left to give back. */
 void tdc_placement_handed_over(struct tdc_placement *placement);
 
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement);
+
+/* Say in a refusal which member it is about; the empty key of a single tensor changes nothing. */
+int tdc_member_fault(struct tdp_fault *fault, const char *key);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a checked tensor to a name: one round trip for memory in a segment, two and a copy for any
+/* From checked tensors to a name: one round trip for memory in segments, two and a copy for any
  * other. */
 #include "client/lib/publish.h"
 
@@ -94,10 +94,10 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 	return (struct tdp_message){
 		.kind = TDP_MESSAGE_PUBLISH,
 		.publish = {.name = path,
-			    .segment_count = placement->path == TIDL_PATH_EMPTY ? 0 : 1,
-			    .segments = &placement->wire,
-			    .tensor_count = 1,
-			    .tensors = &placement->tensor,
+			    .segment_count = placement->segment_count,
+			    .segments = placement->segments,
+			    .tensor_count = placement->tensor_count,
+			    .tensors = placement->tensors,
 			    .access = options->access,
 			    .retention = options->retention,
 			    .ttl_ms = (uint64_t)options->retain_ms,
@@ -109,17 +109,17 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .metadata = options->metadata,
 			    .path = placement->path,
 			    .expose = options->expose != 0,
-			    .hands_over = placement->lease != NULL},
+			    .hands_over = tdc_placement_hands_over(placement)},
 	};
 }
 
 static void publication_fill(const struct tdp_published *published,
-			     const struct tdc_placement *placement, uint64_t tensor_bytes,
+			     const struct tdc_placement *placement,
 			     struct tidl_publication *publication)
 {
 	*publication = (struct tidl_publication){
 		.generation = published->generation,
-		.tensor_bytes = tensor_bytes,
+		.tensor_bytes = placement->tensor_bytes,
 		.exposed_bytes = published->exposed_bytes,
 		.path = placement->path,
 		.reason = placement->reason,
@@ -131,7 +131,7 @@ static void publication_fill(const struct tdp_published *published,
 }
 
 int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
-		const struct tdc_import *import, const struct tidl_publish_options *options,
+		const struct tdc_content *content, const struct tidl_publish_options *options,
 		struct tidl_publication *ret_publication, struct tdp_fault *fault)
 {
 	struct tdc_placement placement;
@@ -140,15 +140,15 @@ int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
 	int r = publish_check_owner(client, name, fault);
 
 	if (r == 0)
-		r = tdc_placement_init(client, import, options->copy, &placement, fault);
+		r = tdc_placement_init(&placement, client, content, options->copy, fault);
 	if (r < 0)
 		return r;
 	request = publish_message(name->path, &placement, options);
 	r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_PUBLISHED, &reply, fault);
 	if (r == 0) {
-		tdc_placement_handed_over(&placement);
-		publication_fill(&reply->message.published, &placement, import->extent.nbytes,
-				 ret_publication);
+		if (tdc_placement_hands_over(&placement))
+			tdc_placement_handed_over(&placement);
+		publication_fill(&reply->message.published, &placement, ret_publication);
 	}
 	tdc_placement_deinit(client, &placement);
 	return r;

@@ -95,6 +95,46 @@ static bool layout_is_compact(const struct tdp_layout *layout)
 	return true;
 }
 
+static layout_wide axis_step(const struct tdp_layout *layout, uint32_t axis)
+{
+	layout_wide stride = layout->strides[axis];
+
+	return stride < 0 ? -stride : stride;
+}
+
+/* The axis of all not yet in @used that has the smallest step; ndim when there is none. */
+static uint32_t layout_next_axis(const struct tdp_layout *layout, uint64_t used)
+{
+	uint32_t best = layout->ndim;
+
+	for (uint32_t i = 0; i < layout->ndim; i++) {
+		if ((used & UINT64_C(1) << i) != 0 || layout->shape[i] == 1)
+			continue;
+		if (best == layout->ndim || axis_step(layout, i) < axis_step(layout, best))
+			best = i;
+	}
+	return best;
+}
+
+bool tdp_layout_is_dense(const struct tdp_layout *layout)
+{
+	layout_wide expected = 1;
+	uint64_t used = 0;
+
+	if (layout_is_compact(layout))
+		return true;
+	for (;;) {
+		uint32_t axis = layout_next_axis(layout, used);
+
+		if (axis == layout->ndim)
+			return true;
+		if (axis_step(layout, axis) != expected)
+			return false;
+		expected *= layout->shape[axis];
+		used |= UINT64_C(1) << axis;
+	}
+}
+
 /* False when the numbers leave the range of any address. Each product fits into 126 bits; the sums
  * are cut off long before they could grow beyond that. */
 static bool layout_span_find(const struct tdp_layout *layout, uint64_t element_count,

@@ -50,6 +50,12 @@ int tdp_layout_measure(const struct tdp_layout *layout, int64_t *ret_begin_bytes
 		       int64_t *ret_end_bytes, struct tdp_extent *ret_extent,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/*
+ * Does a checked tensor touch every byte between its first and its last one, just once? True for
+ * row-major memory and for permutations and reversals of it.
+ */
+bool tdp_layout_is_dense(const struct tdp_layout *layout);
+
 /* Compact row-major strides; for size-1 dimensions and empty tensors too. @ret_strides holds ndim.
  */
 void tdp_layout_compact_strides(uint32_t ndim, const int64_t *shape, int64_t *ret_strides);

@@ -26,6 +26,10 @@ enum {
 	/* Readers parse by recursion: Python gives up at 1,000 levels, other languages earlier. */
 	TDP_METADATA_MAX_DEPTH = 64,
 
+	/* Members of a bundle that are packed into one segment begin at multiples of this, so gaps
+	 * of less between them show nothing. */
+	TDP_BUNDLE_ALIGN_BYTES = 256,
+
 	/* NumPy 2's limit of dimensions. */
 	TDP_NDIM_MAX = 64,
 

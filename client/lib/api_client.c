@@ -57,6 +57,12 @@ void tidl_disconnect(struct tidl_client *client)
 	(void)tdc_client_unref(client);
 }
 
+void tidl_close(struct tidl_client *client)
+{
+	if (client != NULL)
+		tdc_client_end(client);
+}
+
 int tidl_fd(struct tidl_client *client)
 {
 	struct tdp_fault fault = {.code = 0};
@@ -65,7 +71,7 @@ int tidl_fd(struct tidl_client *client)
 	if (client == NULL)
 		return tdc_report(tdc_refuse_null("client", &fault), &fault);
 	tdc_client_lock(client);
-	r = client->state == TDC_CLIENT_STATE_OPEN ? client->link.fd
+	r = client->state == TDC_CLIENT_STATE_OPEN ? tdc_attention_fd(client, &fault)
 						   : tdc_client_refuse(client, &fault);
 	tdc_client_unlock(client);
 	return tdc_report(r, &fault);

@@ -26,38 +26,13 @@ int tidl_empty(struct tidl_client *client, uint32_t ndim, const int64_t *shape,
 	return tdc_report(r, &fault);
 }
 
-static int tensor_get(struct tidl_client *client, const char *text,
-		      const struct tidl_get_options *options, struct tidl_tensor **ret_tensor,
-		      struct tdp_fault *fault)
-{
-	struct tidl_get_options complete = {.size = sizeof(complete)};
-	struct tdc_attach_request request;
-	tdc_auto_grant grant = {.origin = NULL};
-	struct tdc_name name;
-	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
-
-	if (r < 0)
-		return r;
-	request = (struct tdc_attach_request){
-		.name = &name,
-		.attach = complete.attach ? complete.attach : TIDL_ATTACH_READ,
-		.timeout_ms = complete.timeout_ms,
-		.generation = complete.generation,
-	};
-	if (request.attach < TIDL_ATTACH_READ || request.attach > TIDL_ATTACH_COPY_ON_WRITE)
-		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
-				     "there is no such way to attach: use one of enum "
-				     "tidl_attach");
-	r = tdc_name_parse(text, &name, fault);
-	if (r == 0)
-		r = tdc_attach(client, &request, &grant, fault);
-	return r < 0 ? r : tdc_grant_tensor(&grant, 0, ret_tensor, fault);
-}
-
 int tidl_get(struct tidl_client *client, const char *name, const struct tidl_get_options *options,
 	     struct tidl_tensor **ret_tensor)
 {
 	struct tdp_fault fault = {.code = 0};
+	tdc_auto_grant grant = {.origin = NULL};
+	struct tdc_attach_request request;
+	struct tdc_name parsed;
 	int r;
 
 	if (client == NULL)
@@ -67,7 +42,11 @@ int tidl_get(struct tidl_client *client, const char *name, const struct tidl_get
 	else if (ret_tensor == NULL)
 		r = tdc_refuse_null("ret_tensor", &fault);
 	else
-		r = tensor_get(client, name, options, ret_tensor, &fault);
+		r = tdc_attach_request_parse(name, options, &parsed, &request, &fault);
+	if (r == 0)
+		r = tdc_attach(client, &request, &grant, &fault);
+	if (r == 0)
+		r = tdc_grant_tensor(&grant, 0, ret_tensor, &fault);
 	return tdc_report(r, &fault);
 }
 

@@ -8,6 +8,43 @@
 #include "client/lib/call.h"
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
+#include "client/lib/report.h"
+
+int tdc_attach_request_parse(const char *text, const struct tidl_get_options *options,
+			     struct tdc_name *ret_name, struct tdc_attach_request *ret_request,
+			     struct tdp_fault *fault)
+{
+	struct tidl_get_options complete = {.size = sizeof(complete)};
+	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
+
+	if (r < 0)
+		return r;
+	*ret_request = (struct tdc_attach_request){
+		.name = ret_name,
+		.attach = complete.attach ? complete.attach : TIDL_ATTACH_READ,
+		.timeout_ms = complete.timeout_ms,
+		.generation = complete.generation,
+	};
+	if (ret_request->attach < TIDL_ATTACH_READ ||
+	    ret_request->attach > TIDL_ATTACH_COPY_ON_WRITE)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "there is no such way to attach: use one of enum "
+				     "tidl_attach");
+	return tdc_name_parse(text, ret_name, fault);
+}
+
+struct tdp_message tdc_attach_message(const struct tdc_attach_request *request)
+{
+	return (struct tdp_message){
+		.kind = TDP_MESSAGE_GET,
+		.get = {.name = request->name->path,
+			.has_owner = request->name->has_owner,
+			.owner_uid = request->name->owner_uid,
+			.attach = request->attach,
+			.wait = request->timeout_ms != 0,
+			.generation = request->generation},
+	};
+}
 
 static int attach_expired(const struct tdc_attach_request *request, struct tdp_fault *fault)
 {
@@ -20,15 +57,7 @@ static int attach_expired(const struct tdc_attach_request *request, struct tdp_f
 int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *request,
 	       struct tdc_grant *ret_grant, struct tdp_fault *fault)
 {
-	struct tdp_message message = {
-		.kind = TDP_MESSAGE_GET,
-		.get = {.name = request->name->path,
-			.has_owner = request->name->has_owner,
-			.owner_uid = request->name->owner_uid,
-			.attach = request->attach,
-			.wait = request->timeout_ms != 0,
-			.generation = request->generation},
-	};
+	struct tdp_message message = tdc_attach_message(request);
 	struct tdc_grant_request wanted = {.name = request->name->path, .attach = request->attach};
 	int64_t deadline =
 		request->timeout_ms == 0 ? TDC_ANSWER_DUE : tdc_deadline_after(request->timeout_ms);

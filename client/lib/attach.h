@@ -17,6 +17,14 @@ struct tdc_attach_request {
 	uint64_t generation; /* 0: the current one */
 };
 
+/* A user's request, checked. @ret_name keeps pointing into @text, and @ret_request to @ret_name. */
+int tdc_attach_request_parse(const char *text, const struct tidl_get_options *options,
+			     struct tdc_name *ret_name, struct tdc_attach_request *ret_request,
+			     struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* The message that asks for it, with the request's texts in it. */
+struct tdp_message tdc_attach_message(const struct tdc_attach_request *request);
+
 /* Attach what is published under a name; the request is checked. */
 int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *request,
 	       struct tdc_grant *ret_grant, struct tdp_fault *fault) TDP_MUST_CHECK;

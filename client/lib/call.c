@@ -15,6 +15,8 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <utlist.h>
+
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
 #include "client/lib/receive.h"
@@ -27,6 +29,23 @@
  * whoever receives it. Ends calls to a broker that is stopped. */
 enum { GIVE_UP_GRACE_MS = 2000 };
 
+void tdc_call_transmit(struct tidl_client *client, struct tdc_call *call, const void *packet,
+		       size_t size_bytes)
+{
+	int r = tdp_packet_send(client->link.fd, packet, size_bytes, NULL, 0);
+
+	if (r == -EAGAIN)
+		return;
+	/* Whoever receives finds out that the peer is gone, after its last words. */
+	if (r == 0 || r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
+		call->is_sent = true;
+	else
+		tdc_waiters_end(client, call,
+				tdp_fault_errno(call->fault, -r,
+						"the request to %s could not be sent",
+						client->link.address));
+}
+
 static void call_send(struct tidl_client *client, struct tdc_call *call,
 		      struct tdp_message *request)
 {
@@ -37,20 +56,10 @@ static void call_send(struct tidl_client *client, struct tdc_call *call,
 	request->request_id = call->request_id;
 	r = tdp_message_pack(request, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
 			     call->fault);
-	if (r < 0) {
-		tdc_waiters_end(call, r);
-		return;
-	}
-	r = tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0);
-	if (r == -EAGAIN)
-		return;
-	/* Whoever receives finds out that the peer is gone, after its last words. */
-	if (r == 0 || r == -EPIPE || r == -ECONNRESET || r == -ENOTCONN)
-		call->is_sent = true;
+	if (r < 0)
+		tdc_waiters_end(client, call, r);
 	else
-		tdc_waiters_end(call, tdp_fault_errno(call->fault, -r,
-						      "the request to %s could not be sent",
-						      client->link.address));
+		tdc_call_transmit(client, call, client->packet, size_bytes);
 }
 
 /* Best effort: a cancel that is lost only means that the answer comes later, to nobody. */
@@ -75,7 +84,7 @@ static void call_orphan(struct tidl_client *client, struct tdc_call *call, int r
 {
 	if (call->is_sent)
 		client->orphan_count++;
-	tdc_waiters_end(call, result);
+	tdc_waiters_end(client, call, result);
 }
 
 /* Not a word about the name: the broker is the one to look at. */
@@ -217,9 +226,8 @@ static void reply_refuse(struct tidl_client *client, const struct tdc_reply *rep
 	tdc_client_unlock(client);
 }
 
-/* What the answer means for the caller. No lock held. */
-static int call_conclude(struct tidl_client *client, const struct tdc_call *call,
-			 enum tdp_message_kind expected)
+int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,
+		      enum tdp_message_kind expected)
 {
 	const struct tdp_message *message = &call->reply->message;
 
@@ -268,7 +276,7 @@ int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t de
 		call_run(client, &call, request);
 		tdc_client_unlock(client);
 		(void)tdp_fd_close(call.wake_fd);
-		r = call.result < 0 ? call.result : call_conclude(client, &call, expected);
+		r = call.result < 0 ? call.result : tdc_call_conclude(client, &call, expected);
 	}
 	if (r != 0) {
 		(void)tdc_reply_free(call.reply);
@@ -276,6 +284,34 @@ int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t de
 	}
 	*ret_reply = call.reply;
 	return 0;
+}
+
+/* Requests that no thread waits for go out here. False: the socket is full. */
+static bool calls_flush(struct tidl_client *client)
+{
+	struct tdc_call *call;
+
+	DL_FOREACH (client->calls, call) {
+		if (call->ready == NULL || call->is_sent || call->is_done)
+			continue;
+		tdc_call_transmit(client, call, call->unsent, call->unsent_bytes);
+		if (!call->is_sent && !call->is_done)
+			return false;
+	}
+	return true;
+}
+
+/* Handle one packet. Client locked and open. */
+static enum tdc_receive_result dispatch_once(struct tidl_client *client, struct tdc_reply **reply)
+{
+	bool is_empty;
+
+	tdc_attention_settle(client);
+	tdc_outbound_flush(client);
+	is_empty = calls_flush(client) && client->outbound.head == NULL;
+	tdc_attention_await_room(client, !is_empty);
+	/* With a leader, what arrives is in hands already. */
+	return client->leader == NULL ? tdc_receive(client, reply) : TDC_RECEIVE_NOTHING;
 }
 
 int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault)
@@ -298,11 +334,7 @@ int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault)
 			tdc_client_unlock(client);
 			return r;
 		}
-		tdc_outbound_flush(client);
-		result = TDC_RECEIVE_NOTHING;
-		/* With a leader, what arrives is in hands already. */
-		if (client->leader == NULL)
-			result = tdc_receive(client, &reply);
+		result = dispatch_once(client, &reply);
 		tdc_client_unlock(client);
 		tdc_reply_reset(reply);
 	} while (result != TDC_RECEIVE_NOTHING);

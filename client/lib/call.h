@@ -3,6 +3,7 @@
 #define TDC_CALL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "client/lib/deadline.h"
@@ -11,6 +12,7 @@
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
+struct tdc_call;
 struct tidl_client;
 
 /* How long a broker may take to answer what it never holds back. It answers within milliseconds:
@@ -35,6 +37,14 @@ enum { TDC_CALL_EXPIRED = 1 };
 int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t deadline,
 	     enum tdp_message_kind expected, struct tdc_reply **ret_reply,
 	     struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* What the end of a call means for its caller: as for tdc_call(). No lock held. */
+int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,
+		      enum tdp_message_kind expected) TDP_MUST_CHECK;
+
+/* Send a linked call's packet, unless the socket is full: `is_sent` tells. Client locked. */
+void tdc_call_transmit(struct tidl_client *client, struct tdc_call *call, const void *packet,
+		       size_t size_bytes);
 
 /* Handle what has arrived and send what is queued, without waiting. */
 int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault) TDP_MUST_CHECK;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "client/lib/call.h"
 #include "client/lib/deadline.h"
@@ -71,6 +72,7 @@ int tdc_client_new(struct tdc_link *link, const char *client_name, struct tidl_c
 	(void)pthread_mutex_init(&client->lock, NULL);
 	(void)snprintf(client->client_name, sizeof(client->client_name), "%s",
 		       client_name ? client_name : "");
+	client->attention = TDC_ATTENTION_NONE;
 	client->answer_timeout_ms = TDC_ANSWER_TIMEOUT_MS;
 	client->era = 1;
 	client->next_request_id = 1;
@@ -110,15 +112,31 @@ void tdc_client_unlock(struct tidl_client *client)
 	pthread_mutex_unlock(&client->lock);
 }
 
+void tdc_client_end(struct tidl_client *client)
+{
+	struct tdp_fault closed;
+
+	(void)tdp_fault_code(&closed, TIDL_ERR_CLOSED);
+	tdc_client_lock(client);
+	tdc_outbound_drop(client);
+	client_set_state(client, TDC_CLIENT_STATE_CLOSED);
+	client->orphan_count = 0;
+	/* The leader polls the socket, so that may not be closed under it. */
+	if (client->link.fd >= 0)
+		(void)shutdown(client->link.fd, SHUT_RDWR);
+	tdc_waiters_end_all(client, &closed);
+	tdc_client_unlock(client);
+}
+
 void tdc_client_close(struct tidl_client *client)
 {
 	unsigned char *packet;
 	int fd;
 
+	tdc_client_end(client);
 	tdc_client_lock(client);
-	tdc_outbound_drop(client);
-	client_set_state(client, TDC_CLIENT_STATE_CLOSED);
 	fd = tdp_fd_steal(&client->link.fd);
+	tdc_attention_close(client);
 	packet = client->packet;
 	client->packet = NULL;
 	tdc_client_unlock(client);
@@ -204,6 +222,7 @@ void tdc_client_become_child(struct tidl_client *client)
 {
 	/* The parent's death must be seen by the broker, so its socket may not live on here. */
 	client->link.fd = tdp_fd_close(client->link.fd);
+	tdc_attention_close(client);
 	client->era++;
 	client->orphan_count = 0;
 	client_set_state(client, TDC_CLIENT_STATE_FORKED);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/lib/attention.h"
 #include "client/lib/conn.h"
 #include "client/lib/interrupt.h"
 #include "client/lib/outbound.h"
@@ -20,7 +21,7 @@ struct tdc_call;
 /*
  *   OPEN --broker gone, protocol broken--> BROKEN
  *   OPEN, BROKEN --fork(), in the child--> FORKED --next call connects--> OPEN
- *   any --tidl_disconnect()--> CLOSED
+ *   any --tidl_close(), tidl_disconnect()--> CLOSED
  */
 enum tdc_client_state {
 	TDC_CLIENT_STATE_OPEN,
@@ -56,6 +57,7 @@ struct tidl_client {
 	struct tdc_call *leader; /* the one that watches the socket for all */
 	size_t orphan_count;	 /* requests whose callers went away before the answer */
 
+	struct tdc_attention attention;
 	struct tdc_outbound outbound;
 	struct tdc_segtable segments;
 
@@ -70,7 +72,10 @@ int tdc_client_new(struct tdc_link *link, const char *client_name, struct tidl_c
 struct tidl_client *tdc_client_ref(struct tidl_client *client);
 struct tidl_client *tdc_client_unref(struct tidl_client *client);
 
-/* Close the connection, whatever its state. Never blocks. */
+/* End the connection, whatever its state, and every call in flight. Never blocks. */
+void tdc_client_end(struct tidl_client *client);
+
+/* The same when no other call runs: its descriptors go, too. */
 void tdc_client_close(struct tidl_client *client);
 
 void tdc_client_lock(struct tidl_client *client);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ended leases on their way to the broker, as RELEASE messages of many. Runs inside deleters, hence
+ * Ended leases on their way to the broker, as RELEASE messages of many, and requests that are given
+ * up, as CANCEL. Runs inside deleters, hence
  * allocates nothing and never waits: what the socket does not take now goes with the next call. A
  * broken socket is not noticed here; whoever waits for an answer finds out.
  */
 #include "client/lib/outbound.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "client/lib/client.h"
@@ -27,19 +29,36 @@ static size_t batch_count(const struct release_batch *batch)
 	return batch->lease_count + batch->segment_count;
 }
 
+static bool is_held(const struct tdc_lease *lease)
+{
+	return lease->kind == TDC_LEASE_PUBLICATION || lease->kind == TDC_LEASE_ALLOCATION;
+}
+
 /* Fill a batch from the head of the queue without taking anything out. */
 static void batch_collect(const struct tdc_outbound *outbound, struct release_batch *batch)
 {
 	batch->lease_count = 0;
 	batch->segment_count = 0;
 	for (const struct tdc_lease *lease = outbound->head; lease != NULL; lease = lease->next) {
-		if (batch_count(batch) == RELEASE_BATCH)
+		if (batch_count(batch) == RELEASE_BATCH || !is_held(lease))
 			break;
 		if (lease->kind == TDC_LEASE_PUBLICATION)
 			batch->lease_ids[batch->lease_count++] = lease->id;
 		else
 			batch->segment_ids[batch->segment_count++] = lease->id;
 	}
+}
+
+static int outbound_send(struct tidl_client *client, const struct tdp_message *message)
+{
+	struct tdp_fault fault;
+	size_t size_bytes;
+	int r = tdp_message_pack(message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
+				 &fault);
+
+	if (r < 0)
+		return r;
+	return tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0);
 }
 
 static int batch_send(struct tidl_client *client, const struct release_batch *batch)
@@ -51,14 +70,18 @@ static int batch_send(struct tidl_client *client, const struct release_batch *ba
 			    .segment_count = batch->segment_count,
 			    .segment_ids = batch->segment_ids},
 	};
-	struct tdp_fault fault;
-	size_t size_bytes;
-	int r = tdp_message_pack(&message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
-				 &fault);
 
-	if (r < 0)
-		return r;
-	return tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0);
+	return outbound_send(client, &message);
+}
+
+static int cancel_send(struct tidl_client *client, const struct tdc_lease *lease)
+{
+	struct tdp_message message = {
+		.kind = TDP_MESSAGE_CANCEL,
+		.cancel = {.request_id = lease->id},
+	};
+
+	return outbound_send(client, &message);
 }
 
 static void outbound_pop(struct tdc_outbound *outbound, size_t count)
@@ -89,9 +112,15 @@ void tdc_outbound_flush(struct tidl_client *client)
 
 	while (client->state == TDC_CLIENT_STATE_OPEN && client->outbound.head != NULL) {
 		batch_collect(&client->outbound, &batch);
-		if (batch_send(client, &batch) < 0)
+		if (batch_count(&batch) > 0) {
+			if (batch_send(client, &batch) < 0)
+				return;
+			outbound_pop(&client->outbound, batch_count(&batch));
+			continue;
+		}
+		if (cancel_send(client, client->outbound.head) < 0)
 			return;
-		outbound_pop(&client->outbound, batch_count(&batch));
+		outbound_pop(&client->outbound, 1);
 	}
 }
 

@@ -35,7 +35,7 @@ void tdc_waiters_resign(struct tidl_client *client, struct tdc_call *call)
 		return;
 	client->leader = NULL;
 	DL_FOREACH (client->calls, other) {
-		if (other != call && !other->is_done) {
+		if (other != call && !other->is_done && other->ready == NULL) {
 			call_wake(other);
 			return;
 		}
@@ -62,11 +62,13 @@ struct tdc_call *tdc_waiters_find(struct tidl_client *client, uint64_t request_i
 	return NULL;
 }
 
-void tdc_waiters_end(struct tdc_call *call, int result)
+void tdc_waiters_end(struct tidl_client *client, struct tdc_call *call, int result)
 {
 	call->result = result;
 	call->is_done = true;
 	call_wake(call);
+	if (call->ready != NULL)
+		tdc_attention_tell(client, call->ready);
 }
 
 void tdc_waiters_end_all(struct tidl_client *client, const struct tdp_fault *reason)
@@ -77,7 +79,7 @@ void tdc_waiters_end_all(struct tidl_client *client, const struct tdp_fault *rea
 		if (call->is_done)
 			continue;
 		*call->fault = *reason;
-		tdc_waiters_end(call, reason->code);
+		tdc_waiters_end(client, call, reason->code);
 	}
 }
 

@@ -3,17 +3,21 @@
 #define TDC_WAITERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "client/lib/reply.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 
+struct tdc_ready;
 struct tidl_client;
+struct tidl_watch;
 
 /*
- * One request in flight. Lives on its caller's stack; everything in it is guarded by the client's
- * lock. Done when `is_done`, with `result` 0 and the answer in `reply`, or an error in `fault`.
+ * One request in flight. Lives on its caller's stack, or in what stands for it when no thread
+ * waits; everything in it is guarded by the client's lock. Done when `is_done`, with `result` 0 and
+ * the answer in `reply`, or an error in `fault`.
  */
 struct tdc_call {
 	uint64_t request_id;
@@ -27,6 +31,9 @@ struct tdc_call {
 	int64_t deadline;
 	struct tdc_reply *reply; /* never NULL; swapped with the receiver's */
 	struct tdp_fault *fault;
+	struct tdc_ready *ready; /* no thread waits: tell this; NULL: one does */
+	unsigned char *unsent;	 /* without a thread: the packet, until the socket takes it */
+	size_t unsent_bytes;
 	struct tdc_call *prev, *next;
 };
 
@@ -42,8 +49,8 @@ void tdc_waiters_resign(struct tidl_client *client, struct tdc_call *call);
 
 struct tdc_call *tdc_waiters_find(struct tidl_client *client, uint64_t request_id);
 
-/* The end of one call: 0 when its reply is in place. Wakes its thread. */
-void tdc_waiters_end(struct tdc_call *call, int result);
+/* The end of one call: 0 when its reply is in place. Wakes its thread, or an event loop. */
+void tdc_waiters_end(struct tidl_client *client, struct tdc_call *call, int result);
 
 /* The end of all, for one reason. */
 void tdc_waiters_end_all(struct tidl_client *client, const struct tdp_fault *reason);

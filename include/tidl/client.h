@@ -80,10 +80,21 @@ TIDL_API int tidl_connect(const struct tidl_connect_options *options,
 TIDL_API void tidl_disconnect(struct tidl_client *client);
 
 /*
+ * tidl_close - end the connection, for calls of other threads that wait.
+ *
+ * They return TIDL_ERR_CLOSED, as does every later call. The client itself stays until
+ * tidl_disconnect(). May be called twice. Any thread; never blocks.
+ */
+TIDL_API void tidl_close(struct tidl_client *client);
+
+/*
  * tidl_fd - the descriptor to watch for readability in an event loop.
  *
- * Owned by the client; it changes when the client reconnects after fork(). Returns a descriptor, or
- * TIDL_ERR_CLOSED, _BROKER_GONE. Any thread; never blocks.
+ * It becomes readable when there is something for tidl_dispatch() to do, and also when a call of
+ * another thread received what was meant for the loop (see pending.h). It is no socket, but an
+ * epoll set: nothing but readability can be asked of it. Owned by the client; it changes when the
+ * client reconnects after fork(). Returns a descriptor, or TIDL_ERR_CLOSED, _BROKER_GONE,
+ * _DESCRIPTORS (the first call makes two). Any thread; never blocks.
  */
 TIDL_API int tidl_fd(struct tidl_client *client);
 
@@ -91,7 +102,8 @@ TIDL_API int tidl_fd(struct tidl_client *client);
  * tidl_dispatch - handle what has arrived and send what is queued, without blocking.
  *
  * Call it when tidl_fd() is readable. Releases that could not be sent at once go out here (or with
- * the next call). Returns 0, or TIDL_ERR_BROKER_GONE, _PROTOCOL, _CLOSED. Any thread.
+ * the next call), and so do requests that the socket had no room for. Returns 0, or
+ * TIDL_ERR_BROKER_GONE, _PROTOCOL, _CLOSED. Any thread.
  */
 TIDL_API int tidl_dispatch(struct tidl_client *client);
 

@@ -7,6 +7,7 @@
 #include <tidl/client.h>
 #include <tidl/error.h>
 #include <tidl/export.h>
+#include <tidl/pending.h>
 #include <tidl/publish.h>
 #include <tidl/tensor.h>
 #include <tidl/version.h>

@@ -6,7 +6,6 @@
  */
 #include "client/python/src/_core/core.h"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Runs in a waiting thread after a signal. A KeyboardInterrupt stays pending in that thread. */
@@ -118,10 +117,7 @@ PyObject *tpy_client_open(struct tpy_state *state, PyObject *args)
 	return (PyObject *)self;
 }
 
-/*
- * Ends the connection at once. Calls of other threads wake up because their socket is shut down;
- * the last of them frees the handle.
- */
+/* Ends the connection and the calls of other threads at once; the last of them frees the handle. */
 static PyObject *client_close(PyObject *object, PyObject *unused)
 {
 	struct tpy_client *self = (struct tpy_client *)object;
@@ -135,9 +131,7 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 		client_disconnect(self);
 		Py_RETURN_NONE;
 	}
-	int fd = tidl_fd(self->handle);
-	if (fd >= 0)
-		shutdown(fd, SHUT_RDWR);
+	tidl_close(self->handle);
 	Py_RETURN_NONE;
 }
 

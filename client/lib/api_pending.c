@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions of requests that no thread waits for: check arguments, call inward, keep the
+ * sentence of a refusal. */
+#include "include/tidl/pending.h"
+
+#include "client/lib/pending.h"
+#include "client/lib/report.h"
+
+int tidl_get_begin(struct tidl_client *client, const char *name,
+		   const struct tidl_get_options *options, struct tidl_pending **ret_pending)
+{
+	struct tdp_fault fault = {.code = 0};
+	struct tdc_attach_request request;
+	struct tdc_name parsed;
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (name == NULL)
+		r = tdc_refuse_null("name", &fault);
+	else if (ret_pending == NULL)
+		r = tdc_refuse_null("ret_pending", &fault);
+	else
+		r = tdc_attach_request_parse(name, options, &parsed, &request, &fault);
+	if (r == 0)
+		r = tdc_pending_attach(client, &request, ret_pending, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tensor **ret_tensor)
+{
+	struct tdp_fault fault = {.code = 0};
+	tdc_auto_grant grant = {.origin = NULL};
+	int r;
+
+	if (pending == NULL)
+		r = tdc_refuse_null("pending", &fault);
+	else if (ret_tensor == NULL)
+		r = tdc_refuse_null("ret_tensor", &fault);
+	else
+		r = tdc_pending_grant(pending, &grant, &fault);
+	if (r == 0)
+		r = tdc_grant_tensor(&grant, 0, ret_tensor, &fault);
+	return tdc_report(r, &fault);
+}

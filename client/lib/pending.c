@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests that no thread waits for: a call as any other, but on the heap, told of through the
+ * client's attention. Whoever receives fills it in. Owned by the user; holds the client.
+ */
+#include "client/lib/pending.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/lib/call.h"
+#include "client/lib/client.h"
+#include "client/lib/waiters.h"
+
+struct tidl_pending {
+	struct tidl_client *client;
+	struct tdc_call call;
+	struct tdc_ready ready;
+	struct tdp_fault fault;
+	enum tdp_message_kind expected;
+	bool is_taken;
+	struct tdc_lease *cancel; /* for the case that it is given up */
+
+	/* Of an attach. */
+	struct tdc_lease *lease;
+	enum tidl_attach attach;
+	char *path;
+};
+
+static struct tidl_pending *pending_free(struct tidl_pending *pending)
+{
+	if (pending == NULL)
+		return NULL;
+	(void)tdc_client_unref(pending->client);
+	(void)tdc_reply_free(pending->call.reply);
+	(void)tdc_lease_forget(pending->cancel);
+	(void)tdc_lease_forget(pending->lease);
+	free(pending->call.unsent);
+	free(pending->path);
+	free(pending);
+	return NULL;
+}
+
+static int pending_new(struct tidl_client *client, enum tdp_message_kind expected,
+		       struct tidl_pending **ret_pending, struct tdp_fault *fault)
+{
+	struct tidl_pending *pending = calloc(1, sizeof(*pending));
+	int r;
+
+	if (pending == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	pending->client = tdc_client_ref(client);
+	pending->expected = expected;
+	pending->call.wake_fd = -1;
+	pending->call.fault = &pending->fault;
+	pending->call.ready = &pending->ready;
+	r = tdc_reply_new(&pending->call.reply, fault);
+	if (r == 0)
+		r = tdc_lease_new(TDC_LEASE_REQUEST, &pending->cancel, fault);
+	if (r < 0)
+		(void)pending_free(pending);
+	else
+		*ret_pending = pending;
+	return r;
+}
+
+/* Client locked. */
+static int pending_send(struct tidl_pending *pending, struct tdp_message *message,
+			struct tdp_fault *fault)
+{
+	struct tidl_client *client = pending->client;
+	struct tdc_call *call = &pending->call;
+	size_t size_bytes;
+	int r;
+
+	call->request_id = client->next_request_id++;
+	message->request_id = call->request_id;
+	tdc_outbound_flush(client);
+	r = tdp_message_pack(message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes, fault);
+	if (r < 0)
+		return r;
+	tdc_call_transmit(client, call, client->packet, size_bytes);
+	if (call->is_done) {
+		*fault = *call->fault;
+		return call->result;
+	}
+	if (!call->is_sent) {
+		call->unsent = malloc(size_bytes);
+		if (call->unsent == NULL)
+			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		memcpy(call->unsent, client->packet, size_bytes);
+		call->unsent_bytes = size_bytes;
+		tdc_attention_await_room(client, true);
+	}
+	tdc_waiters_link(client, call);
+	pending->cancel->id = call->request_id;
+	pending->cancel->era = client->era;
+	return 0;
+}
+
+static int pending_start(struct tidl_pending *pending, struct tdp_message *message,
+			 struct tdp_fault *fault)
+{
+	int r = tdc_client_lock_open(pending->client, fault);
+
+	if (r < 0)
+		return r;
+	r = pending_send(pending, message, fault);
+	tdc_attention_forget(pending->client, &pending->ready);
+	tdc_client_unlock(pending->client);
+	return r;
+}
+
+int tdc_pending_begin(struct tidl_client *client, struct tdp_message *message,
+		      enum tdp_message_kind expected, struct tidl_pending **ret_pending,
+		      struct tdp_fault *fault)
+{
+	struct tidl_pending *pending;
+	int r = pending_new(client, expected, &pending, fault);
+
+	if (r < 0)
+		return r;
+	r = pending_start(pending, message, fault);
+	if (r < 0)
+		(void)pending_free(pending);
+	else
+		*ret_pending = pending;
+	return r;
+}
+
+int tdc_pending_attach(struct tidl_client *client, const struct tdc_attach_request *request,
+		       struct tidl_pending **ret_pending, struct tdp_fault *fault)
+{
+	struct tdp_message message = tdc_attach_message(request);
+	struct tidl_pending *pending;
+	int r = pending_new(client, TDP_MESSAGE_GRANTED, &pending, fault);
+
+	if (r < 0)
+		return r;
+	pending->attach = request->attach;
+	pending->path = strdup(request->name->path);
+	r = pending->path == NULL ? tdp_fault_code(fault, TIDL_ERR_NO_MEMORY)
+				  : tdc_lease_new(TDC_LEASE_PUBLICATION, &pending->lease, fault);
+	if (r == 0)
+		r = pending_start(pending, &message, fault);
+	if (r < 0)
+		(void)pending_free(pending);
+	else
+		*ret_pending = pending;
+	return r;
+}
+
+int tidl_pending_is_done(struct tidl_pending *pending)
+{
+	bool is_done;
+
+	tdc_client_lock(pending->client);
+	is_done = pending->call.is_done;
+	tdc_client_unlock(pending->client);
+	return is_done;
+}
+
+int tdc_pending_take(struct tidl_pending *pending, enum tdp_message_kind expected,
+		     struct tdc_reply **ret_reply, struct tdp_fault *fault)
+{
+	int r;
+
+	if (pending->expected != expected)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "this request asked for something else: take its answer with "
+				     "the function that belongs to it");
+	if (!tidl_pending_is_done(pending))
+		return tdp_fault_set(fault, TIDL_ERR_BUSY,
+				     "there is no answer yet: call tidl_dispatch() when tidl_fd() "
+				     "is readable");
+	if (pending->is_taken)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "the answer was taken already");
+	pending->is_taken = true;
+	r = pending->call.result < 0 ? pending->call.result
+				     : tdc_call_conclude(pending->client, &pending->call, expected);
+	if (r < 0)
+		*fault = pending->fault;
+	else
+		*ret_reply = pending->call.reply;
+	return r;
+}
+
+int tdc_pending_grant(struct tidl_pending *pending, struct tdc_grant *ret_grant,
+		      struct tdp_fault *fault)
+{
+	const struct tdc_grant_request wanted = {.name = pending->path, .attach = pending->attach};
+	struct tdc_lease *lease;
+	struct tdc_reply *reply;
+	int r = tdc_pending_take(pending, TDP_MESSAGE_GRANTED, &reply, fault);
+
+	if (r < 0)
+		return r;
+	lease = pending->lease;
+	pending->lease = NULL;
+	r = tdc_grant_init(pending->client, &wanted, reply, lease, ret_grant, fault);
+	if (r == 0)
+		pending->call.reply = NULL;
+	return r;
+}
+
+void tidl_pending_set_key(struct tidl_pending *pending, uint64_t key)
+{
+	tdc_client_lock(pending->client);
+	pending->ready.key = key;
+	if (pending->call.is_done)
+		tdc_attention_tell(pending->client, &pending->ready);
+	tdc_client_unlock(pending->client);
+}
+
+/* Not done: the answer, when it comes, is nobody's. Client locked. */
+static void pending_cancel(struct tidl_pending *pending)
+{
+	struct tidl_client *client = pending->client;
+
+	if (!pending->call.is_sent)
+		return;
+	client->orphan_count++;
+	tdc_outbound_push(client, pending->cancel);
+	pending->cancel = NULL;
+	tdc_outbound_flush(client);
+	if (client->outbound.head != NULL)
+		tdc_attention_await_room(client, true);
+}
+
+void tidl_pending_free(struct tidl_pending *pending)
+{
+	struct tidl_client *client;
+
+	if (pending == NULL)
+		return;
+	client = pending->client;
+	tdc_client_lock(client);
+	if (!pending->call.is_done)
+		pending_cancel(pending);
+	else if (!pending->is_taken && pending->call.result == 0)
+		tdc_reply_give_back(client, pending->call.reply);
+	tdc_waiters_unlink(client, &pending->call);
+	tdc_attention_forget(client, &pending->ready);
+	tdc_client_unlock(client);
+	(void)pending_free(pending);
+}
+
+size_t tidl_due(struct tidl_client *client)
+{
+	struct tdc_call *call;
+	size_t count;
+
+	tdc_client_lock(client);
+	count = client->orphan_count;
+	for (call = client->calls; call != NULL; call = call->next) {
+		if (call->ready != NULL && !call->is_done)
+			count++;
+	}
+	tdc_client_unlock(client);
+	return count;
+}
+
+uint64_t tidl_ready(struct tidl_client *client)
+{
+	uint64_t key;
+
+	tdc_client_lock(client);
+	key = tdc_attention_take(client);
+	tdc_client_unlock(client);
+	return key;
+}

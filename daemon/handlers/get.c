@@ -168,7 +168,7 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 
 	if (r < 0)
 		return r;
-	if (get->has_unbuilt || get->newer_than != 0)
+	if (get->newer_than != 0 || get->key_count > 0)
 		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
 				     "getting parts of \"%s\", or only what is newer, is not built "
 				     "in this version: get all of its current generation",

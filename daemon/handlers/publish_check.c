@@ -15,7 +15,8 @@ static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *f
 {
 	const char *what = NULL;
 
-	if (publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
+	if (publish->is_bundle || publish->has_manifest || publish->empty_mapping_count > 0 ||
+	    publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
 	    publish->tensors[0].key[0] != '\0')
 		what = "bundles (several tensors, or several segments, under one name) are";
 	else if (publish->access != TIDL_ACCESS_SHARED)

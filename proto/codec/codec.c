@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "proto/codec/varint.h"
+
 static const struct codec_row {
 	const char *name;
 	Tidl__Wire__Envelope__BodyCase body;
@@ -22,6 +24,8 @@ static const struct codec_row {
 	CODEC_ROW(FAILURE, failure),
 	[TDP_MESSAGE_DONE] = {"DONE", TIDL__WIRE__ENVELOPE__BODY_DONE, NULL, tdp_codec_pack_done},
 	CODEC_ROW(CANCEL, cancel),
+	CODEC_ROW(GET_MORE, get_more),
+	CODEC_ROW(MORE, more),
 	CODEC_ROW(ALLOCATE, allocate),
 	CODEC_ROW(ALLOCATED, allocated),
 	CODEC_ROW(PUBLISH, publish),
@@ -95,50 +99,6 @@ static void capped_free(void *context, void *piece)
 	(void)piece;
 }
 
-/* True and the number behind *position, which moves on. */
-static bool varint_read(const uint8_t *bytes, size_t size_bytes, size_t *position, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	for (unsigned int shift = 0; shift < 64 && *position < size_bytes; shift += 7) {
-		uint8_t byte = bytes[(*position)++];
-
-		value |= (uint64_t)(byte & 0x7f) << shift;
-		if ((byte & 0x80) == 0) {
-			*ret = value;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Move behind a field's value; false where the packet ends or the type is none of ours. */
-static bool field_skip(const uint8_t *bytes, size_t size_bytes, size_t *position, unsigned int type)
-{
-	uint64_t length;
-
-	switch (type) {
-	case 0:
-		return varint_read(bytes, size_bytes, position, &length);
-	case 1:
-		length = 8;
-		break;
-	case 2:
-		if (!varint_read(bytes, size_bytes, position, &length))
-			return false;
-		break;
-	case 5:
-		length = 4;
-		break;
-	default:
-		return false;
-	}
-	if (length > size_bytes - *position)
-		return false;
-	*position += length;
-	return true;
-}
-
 /* The request id of a packet that protobuf refuses, so that the refusal reaches its caller: the
  * first varint field with number 1. 0 when it cannot be found. */
 static uint64_t envelope_find_request_id(const uint8_t *bytes, size_t size_bytes)
@@ -147,10 +107,10 @@ static uint64_t envelope_find_request_id(const uint8_t *bytes, size_t size_bytes
 	uint64_t tag;
 	uint64_t value;
 
-	while (varint_read(bytes, size_bytes, &position, &tag)) {
+	while (tdp_varint_read(bytes, size_bytes, &position, &tag)) {
 		if (tag == (1 << 3 | 0))
-			return varint_read(bytes, size_bytes, &position, &value) ? value : 0;
-		if (!field_skip(bytes, size_bytes, &position, tag & 7))
+			return tdp_varint_read(bytes, size_bytes, &position, &value) ? value : 0;
+		if (!tdp_field_skip(bytes, size_bytes, &position, tag & 7))
 			break;
 	}
 	return 0;
@@ -165,7 +125,8 @@ static bool field_is_whole(const ProtobufCFieldDescriptor *field, const uint8_t 
 {
 	uint64_t length;
 
-	if (!varint_read(bytes, size_bytes, &position, &length) || length > size_bytes - position)
+	if (!tdp_varint_read(bytes, size_bytes, &position, &length) ||
+	    length > size_bytes - position)
 		return false;
 	if (field->type == PROTOBUF_C_TYPE_STRING)
 		return memchr(bytes + position, 0, length) == NULL;
@@ -182,14 +143,14 @@ static bool texts_are_whole(const ProtobufCMessageDescriptor *descriptor, const 
 	size_t position = 0;
 	uint64_t tag;
 
-	while (varint_read(bytes, size_bytes, &position, &tag)) {
+	while (tdp_varint_read(bytes, size_bytes, &position, &tag)) {
 		const ProtobufCFieldDescriptor *field =
 			protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
 
 		if (field != NULL && (tag & 7) == 2 &&
 		    !field_is_whole(field, bytes, size_bytes, position))
 			return false;
-		if (!field_skip(bytes, size_bytes, &position, tag & 7))
+		if (!tdp_field_skip(bytes, size_bytes, &position, tag & 7))
 			return false;
 	}
 	return position == size_bytes;

@@ -90,6 +90,18 @@ int tdp_codec_unpack_tensors(struct tdp_codec *codec, size_t count,
 int tdp_codec_pack_tensors(struct tdp_codec *codec, size_t count, const struct tdp_tensor *tensors,
 			   size_t *ret_count, Tidl__Wire__Tensor ***ret_wires) TDP_MUST_CHECK;
 
+/* Bundles (codec_bundle.c). */
+int tdp_codec_unpack_empty_mappings(struct tdp_codec *codec, size_t count,
+				    Tidl__Wire__EmptyMapping *const *wires,
+				    const struct tdp_empty_mapping **ret_mappings) TDP_MUST_CHECK;
+int tdp_codec_pack_empty_mappings(struct tdp_codec *codec, size_t count,
+				  const struct tdp_empty_mapping *mappings, size_t *ret_count,
+				  Tidl__Wire__EmptyMapping ***ret_wires) TDP_MUST_CHECK;
+/* Numbers are absent, or as many as segments. */
+int tdp_codec_check_segment_numbers(struct tdp_codec *codec, size_t segment_count,
+				    size_t number_count, const uint32_t *numbers) TDP_MUST_CHECK;
+int tdp_codec_check_keys(struct tdp_codec *codec, size_t count, char *const *keys) TDP_MUST_CHECK;
+
 int tdp_codec_unpack_process(struct tdp_codec *codec, const Tidl__Wire__Process *wire,
 			     struct tdp_process *ret_process) TDP_MUST_CHECK;
 int tdp_codec_pack_process(struct tdp_codec *codec, const struct tdp_process *process,
@@ -101,6 +113,8 @@ tdp_codec_unpack_fn tdp_codec_unpack_hello;
 tdp_codec_unpack_fn tdp_codec_unpack_welcome;
 tdp_codec_unpack_fn tdp_codec_unpack_failure;
 tdp_codec_unpack_fn tdp_codec_unpack_cancel;
+tdp_codec_unpack_fn tdp_codec_unpack_get_more;
+tdp_codec_unpack_fn tdp_codec_unpack_more;
 tdp_codec_unpack_fn tdp_codec_unpack_allocate;
 tdp_codec_unpack_fn tdp_codec_unpack_allocated;
 tdp_codec_unpack_fn tdp_codec_unpack_publish;
@@ -128,6 +142,8 @@ tdp_codec_pack_fn tdp_codec_pack_welcome;
 tdp_codec_pack_fn tdp_codec_pack_failure;
 tdp_codec_pack_fn tdp_codec_pack_done;
 tdp_codec_pack_fn tdp_codec_pack_cancel;
+tdp_codec_pack_fn tdp_codec_pack_get_more;
+tdp_codec_pack_fn tdp_codec_pack_more;
 tdp_codec_pack_fn tdp_codec_pack_allocate;
 tdp_codec_pack_fn tdp_codec_pack_allocated;
 tdp_codec_pack_fn tdp_codec_pack_publish;

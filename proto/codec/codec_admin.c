@@ -67,6 +67,7 @@ static int list_entry_unpack(struct tdp_codec *codec, const Tidl__Wire__ListEntr
 	ret_entry->access = (enum tidl_access)wire->access;
 	ret_entry->retention = (enum tidl_retention)wire->retention;
 	ret_entry->mode = wire->mode;
+	ret_entry->is_bundle = wire->is_bundle;
 	ret_entry->tensor_count = wire->tensor_count;
 	ret_entry->ndim = (uint32_t)wire->n_shape;
 	ret_entry->shape = wire->shape;
@@ -112,6 +113,8 @@ static int list_entry_pack(struct tdp_codec *codec, const struct tdp_list_entry 
 	wire->access = (Tidl__Wire__Access)entry->access;
 	wire->retention = (Tidl__Wire__Retention)entry->retention;
 	wire->mode = entry->mode;
+	wire->has_is_bundle = entry->is_bundle;
+	wire->is_bundle = entry->is_bundle;
 	wire->tensor_count = entry->tensor_count;
 	wire->n_shape = entry->ndim;
 	wire->shape = tdp_codec_unconst(entry->shape);
@@ -163,6 +166,7 @@ int tdp_codec_unpack_inspect(struct tdp_codec *codec, const Tidl__Wire__Envelope
 	inspect->generation = wire->generation;
 	inspect->tensor_cursor = wire->tensor_cursor;
 	inspect->holder_cursor = wire->holder_cursor;
+	inspect->segment_cursor = wire->segment_cursor;
 	return 0;
 }
 
@@ -183,6 +187,8 @@ int tdp_codec_pack_inspect(struct tdp_codec *codec, const struct tdp_message *me
 	wire->tensor_cursor = inspect->tensor_cursor;
 	wire->has_holder_cursor = inspect->holder_cursor != 0;
 	wire->holder_cursor = inspect->holder_cursor;
+	wire->has_segment_cursor = inspect->segment_cursor != 0;
+	wire->segment_cursor = inspect->segment_cursor;
 	ret_envelope->inspect = wire;
 	return 0;
 }
@@ -254,6 +260,10 @@ static void inspection_unpack_head(const Tidl__Wire__Inspection *wire,
 	inspection->metadata = wire->metadata;
 	inspection->next_tensor_cursor = wire->next_tensor_cursor;
 	inspection->next_holder_cursor = wire->next_holder_cursor;
+	inspection->next_segment_cursor = wire->next_segment_cursor;
+	inspection->is_bundle = wire->is_bundle;
+	inspection->all_tensor_count = wire->all_tensor_count;
+	inspection->all_segment_count = wire->all_segment_count;
 	inspection->survives_restart = wire->survives_restart;
 	inspection->is_write_protected = wire->write_protected;
 	inspection->is_same_uid_write_protected = wire->same_uid_write_protected;
@@ -339,6 +349,14 @@ static void inspection_pack_head(const struct tdp_inspection *inspection,
 	wire->next_tensor_cursor = inspection->next_tensor_cursor;
 	wire->has_next_holder_cursor = inspection->next_holder_cursor != 0;
 	wire->next_holder_cursor = inspection->next_holder_cursor;
+	wire->has_next_segment_cursor = inspection->next_segment_cursor != 0;
+	wire->next_segment_cursor = inspection->next_segment_cursor;
+	wire->has_is_bundle = inspection->is_bundle;
+	wire->is_bundle = inspection->is_bundle;
+	wire->has_all_tensor_count = 1;
+	wire->all_tensor_count = inspection->all_tensor_count;
+	wire->has_all_segment_count = 1;
+	wire->all_segment_count = inspection->all_segment_count;
 	wire->has_survives_restart = inspection->survives_restart;
 	wire->survives_restart = inspection->survives_restart;
 	wire->has_write_protected = inspection->is_write_protected;

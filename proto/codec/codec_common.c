@@ -270,7 +270,7 @@ static int tensor_check(struct tdp_codec *codec, const Tidl__Wire__Tensor *wire,
 		result = tdp_codec_check_range(codec, "tensor.strides", (int64_t)wire->n_strides,
 					       (int64_t)wire->n_shape, (int64_t)wire->n_shape);
 	if (result == 0 && wire->key != NULL)
-		result = tdp_codec_check_text(codec, "tensor.key", wire->key, TDP_NAME_MAX_BYTES);
+		result = tdp_codec_check_text(codec, "tensor.key", wire->key, TDP_KEY_MAX_BYTES);
 	if (result == 0 && wire->has_segment_index && wire->segment_index >= segment_count)
 		result = tdp_fault_set(codec->fault, TIDL_ERR_PROTOCOL,
 				       "field tensor.segment_index is %u, but there are %llu "

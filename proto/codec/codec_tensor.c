@@ -114,7 +114,9 @@ static void publish_unpack_options(const Tidl__Wire__Publish *wire, struct tdp_p
 	publish->path = wire->has_path ? (enum tidl_path)wire->path : TIDL_PATH_ALLOCATED;
 	publish->expose = wire->expose;
 	publish->hands_over = wire->hands_over;
-	publish->has_unbuilt = wire->has_manifest || wire->has_claim_token;
+	publish->is_bundle = wire->is_bundle;
+	publish->has_manifest = wire->has_manifest;
+	publish->has_unbuilt = wire->has_claim_token;
 }
 
 int tdp_codec_unpack_publish(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
@@ -131,10 +133,15 @@ int tdp_codec_unpack_publish(struct tdp_codec *codec, const Tidl__Wire__Envelope
 	if (result == 0)
 		result = tdp_codec_unpack_tensors(codec, wire->n_tensors, wire->tensors, UINT64_MAX,
 						  &publish->tensors);
+	if (result == 0)
+		result = tdp_codec_unpack_empty_mappings(codec, wire->n_empty_mappings,
+							 wire->empty_mappings,
+							 &publish->empty_mappings);
 	if (result < 0)
 		return result;
 	publish->segment_count = wire->n_segments;
 	publish->tensor_count = wire->n_tensors;
+	publish->empty_mapping_count = wire->n_empty_mappings;
 	publish_unpack_options(wire, publish);
 	return 0;
 }
@@ -164,6 +171,10 @@ static void publish_pack_options(const struct tdp_publish *publish, Tidl__Wire__
 	wire->expose = publish->expose;
 	wire->has_hands_over = publish->hands_over;
 	wire->hands_over = publish->hands_over;
+	wire->has_is_bundle = publish->is_bundle;
+	wire->is_bundle = publish->is_bundle;
+	wire->has_has_manifest = publish->has_manifest;
+	wire->has_manifest = publish->has_manifest;
 }
 
 int tdp_codec_pack_publish(struct tdp_codec *codec, const struct tdp_message *message,
@@ -182,6 +193,10 @@ int tdp_codec_pack_publish(struct tdp_codec *codec, const struct tdp_message *me
 	if (result == 0)
 		result = tdp_codec_pack_tensors(codec, publish->tensor_count, publish->tensors,
 						&wire->n_tensors, &wire->tensors);
+	if (result == 0)
+		result = tdp_codec_pack_empty_mappings(
+			codec, publish->empty_mapping_count, publish->empty_mappings,
+			&wire->n_empty_mappings, &wire->empty_mappings);
 	return result;
 }
 
@@ -233,6 +248,8 @@ int tdp_codec_unpack_get(struct tdp_codec *codec, const Tidl__Wire__Envelope *en
 	struct tdp_get *get = &ret_message->get;
 	int result = tdp_codec_check_attach(codec, wire->attach);
 
+	if (result == 0)
+		result = tdp_codec_check_keys(codec, wire->n_keys, wire->keys);
 	if (result < 0)
 		return result;
 	get->name = wire->name;
@@ -242,7 +259,8 @@ int tdp_codec_unpack_get(struct tdp_codec *codec, const Tidl__Wire__Envelope *en
 	get->wait = wire->wait;
 	get->generation = wire->generation;
 	get->newer_than = wire->newer_than;
-	get->has_unbuilt = wire->n_keys > 0;
+	get->key_count = wire->n_keys;
+	get->keys = (const char *const *)wire->keys;
 	return 0;
 }
 
@@ -264,6 +282,8 @@ int tdp_codec_pack_get(struct tdp_codec *codec, const struct tdp_message *messag
 	wire->generation = get->generation;
 	wire->has_newer_than = get->newer_than != 0;
 	wire->newer_than = get->newer_than;
+	wire->n_keys = get->key_count;
+	wire->keys = tdp_codec_unconst(get->keys);
 	ret_envelope->get = wire;
 	return 0;
 }
@@ -278,11 +298,32 @@ static int granted_check(struct tdp_codec *codec, const Tidl__Wire__Granted *wir
 		result = tdp_codec_check_retention(codec, wire->retention);
 	if (result == 0)
 		result = tdp_codec_check_metadata(codec, wire->metadata);
-	if (result == 0 && wire->next_cursor != 0)
+	if (result == 0)
+		result = tdp_codec_check_segment_numbers(
+			codec, wire->n_segments, wire->n_segment_numbers, wire->segment_numbers);
+	if (result == 0 && wire->has_manifest &&
+	    (wire->n_tensors > 0 || wire->n_empty_mappings > 0))
 		result = tdp_fault_set(codec->fault, TIDL_ERR_PROTOCOL,
-				       "the broker continues an answer in a way that was not "
-				       "agreed on: update tidl on this side");
+				       "a grant has rows beside its manifest: check that both "
+				       "sides are tidl of the same version");
 	return result;
+}
+
+/* Where the tensors may lie, as far as this packet tells. */
+static uint64_t granted_segment_bound(const Tidl__Wire__Granted *wire)
+{
+	return wire->next_cursor != 0 ? TDP_SEGMENTS_PER_PUBLICATION : wire->n_segments;
+}
+
+static void granted_unpack_bundle(const Tidl__Wire__Granted *wire, struct tdp_granted *granted)
+{
+	granted->empty_mapping_count = wire->n_empty_mappings;
+	granted->has_manifest = wire->has_manifest;
+	granted->segment_number_count = wire->n_segment_numbers;
+	granted->segment_numbers = wire->segment_numbers;
+	granted->next_cursor = wire->next_cursor;
+	granted->is_bundle = wire->has_manifest || wire->n_tensors != 1 ||
+			     wire->n_empty_mappings > 0 || wire->tensors[0]->key != NULL;
 }
 
 int tdp_codec_unpack_granted(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
@@ -297,7 +338,11 @@ int tdp_codec_unpack_granted(struct tdp_codec *codec, const Tidl__Wire__Envelope
 						   &granted->segments);
 	if (result == 0)
 		result = tdp_codec_unpack_tensors(codec, wire->n_tensors, wire->tensors,
-						  wire->n_segments, &granted->tensors);
+						  granted_segment_bound(wire), &granted->tensors);
+	if (result == 0)
+		result = tdp_codec_unpack_empty_mappings(codec, wire->n_empty_mappings,
+							 wire->empty_mappings,
+							 &granted->empty_mappings);
 	if (result < 0)
 		return result;
 	granted->lease_id = wire->lease_id;
@@ -311,7 +356,27 @@ int tdp_codec_unpack_granted(struct tdp_codec *codec, const Tidl__Wire__Envelope
 	granted->segment_count = wire->n_segments;
 	granted->tensor_count = wire->n_tensors;
 	granted->metadata = wire->metadata;
+	granted_unpack_bundle(wire, granted);
 	return 0;
+}
+
+static void granted_pack_head(const struct tdp_granted *granted, Tidl__Wire__Granted *wire)
+{
+	wire->lease_id = granted->lease_id;
+	wire->owner_uid = granted->owner_uid;
+	wire->has_segment_owner_uid = granted->segment_owner_uid != granted->owner_uid;
+	wire->segment_owner_uid = granted->segment_owner_uid;
+	wire->generation = granted->generation;
+	wire->access = (Tidl__Wire__Access)granted->access;
+	wire->attach = (Tidl__Wire__Attach)granted->attach;
+	wire->retention = (Tidl__Wire__Retention)granted->retention;
+	wire->metadata = tdp_codec_unconst(granted->metadata);
+	wire->has_has_manifest = granted->has_manifest;
+	wire->has_manifest = granted->has_manifest;
+	wire->has_next_cursor = granted->next_cursor != 0;
+	wire->next_cursor = granted->next_cursor;
+	wire->n_segment_numbers = granted->segment_number_count;
+	wire->segment_numbers = tdp_codec_unconst(granted->segment_numbers);
 }
 
 int tdp_codec_pack_granted(struct tdp_codec *codec, const struct tdp_message *message,
@@ -324,20 +389,16 @@ int tdp_codec_pack_granted(struct tdp_codec *codec, const struct tdp_message *me
 	if (wire == NULL)
 		return tdp_codec_no_memory(codec);
 	ret_envelope->granted = wire;
-	wire->lease_id = granted->lease_id;
-	wire->owner_uid = granted->owner_uid;
-	wire->has_segment_owner_uid = granted->segment_owner_uid != granted->owner_uid;
-	wire->segment_owner_uid = granted->segment_owner_uid;
-	wire->generation = granted->generation;
-	wire->access = (Tidl__Wire__Access)granted->access;
-	wire->attach = (Tidl__Wire__Attach)granted->attach;
-	wire->retention = (Tidl__Wire__Retention)granted->retention;
-	wire->metadata = tdp_codec_unconst(granted->metadata);
+	granted_pack_head(granted, wire);
 	result = tdp_codec_pack_segments(codec, granted->segment_count, granted->segments,
 					 &wire->n_segments, &wire->segments);
 	if (result == 0)
 		result = tdp_codec_pack_tensors(codec, granted->tensor_count, granted->tensors,
 						&wire->n_tensors, &wire->tensors);
+	if (result == 0)
+		result = tdp_codec_pack_empty_mappings(
+			codec, granted->empty_mapping_count, granted->empty_mappings,
+			&wire->n_empty_mappings, &wire->empty_mappings);
 	return result;
 }
 

@@ -52,7 +52,7 @@ int tdp_memfd_plan(uint64_t data_bytes, struct tdp_memfd_geometry *ret_geometry,
 	return 0;
 }
 
-static int memfd_open(const char *name)
+int tdp_memfd_open(const char *name)
 {
 	const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	int fd;
@@ -107,7 +107,7 @@ int tdp_memfd_create(const char *name, uint64_t size_bytes, int *ret_write_fd, i
 	int result;
 
 	(void)snprintf(short_name, sizeof(short_name), "%s", name);
-	write_fd = memfd_open(short_name);
+	write_fd = tdp_memfd_open(short_name);
 	if (write_fd < 0)
 		return tdp_fault_errno(fault, errno, "cannot create a segment");
 	result = memfd_prepare(write_fd, size_bytes, fault);

@@ -40,6 +40,10 @@ int tdp_memfd_seals(int fd, uint32_t *ret_seals, struct tdp_fault *fault) TDP_MU
  */
 int tdp_memfd_verify(int fd, uint64_t size_bytes, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* An empty memfd, close-on-exec, sealable, not executable where the kernel can tell; or -1 and
+ * errno. */
+int tdp_memfd_open(const char *name) TDP_MUST_CHECK;
+
 uint64_t tdp_page_bytes(void);
 
 #endif

@@ -26,6 +26,20 @@ enum {
 	/* Readers parse by recursion: Python gives up at 1,000 levels, other languages earlier. */
 	TDP_METADATA_MAX_DEPTH = 64,
 
+	/* Longer lists of segments and tensors travel as a manifest. Half a packet, so that the
+	 * answer to a get, which tells more of segments, fits into one. */
+	TDP_INLINE_ROWS_MAX_BYTES = 32 << 10,
+	/* Twice what the largest bundle takes at 128 bytes a row, and read in a millisecond. */
+	TDP_MANIFEST_MAX_BYTES = 4 << 20,
+
+	/* Of one bundle, empty mappings included. The largest models have fewer; one is looked
+	 * through in a few milliseconds, which is what others wait for it. */
+	TDP_TENSORS_PER_PUBLICATION = 16384,
+	/* Each is two descriptors of the broker and a map in every reader. */
+	TDP_SEGMENTS_PER_PUBLICATION = 4096,
+
+	TDP_KEY_MAX_BYTES = 255,
+
 	/* Members of a bundle that are packed into one segment begin at multiples of this, so gaps
 	 * of less between them show nothing. */
 	TDP_BUNDLE_ALIGN_BYTES = 256,
@@ -52,6 +66,7 @@ enum {
 	TDP_LIST_PAGE_ROWS = 64,
 	TDP_HOLDER_PAGE_ROWS = 48,
 	TDP_TENSOR_PAGE_ROWS = 16,
+	TDP_SEGMENT_PAGE_ROWS = 24,
 };
 
 #endif

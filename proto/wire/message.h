@@ -32,6 +32,8 @@ enum tdp_message_kind {
 	TDP_MESSAGE_FAILURE,
 	TDP_MESSAGE_DONE,
 	TDP_MESSAGE_CANCEL,
+	TDP_MESSAGE_GET_MORE,
+	TDP_MESSAGE_MORE,
 	TDP_MESSAGE_ALLOCATE,
 	TDP_MESSAGE_ALLOCATED,
 	TDP_MESSAGE_PUBLISH,
@@ -76,8 +78,14 @@ struct tdp_segment {
 	uint64_t inode;		       /* inspection only */
 };
 
+/* A mapping of a bundle with nothing in it. */
+struct tdp_empty_mapping {
+	const char *key;
+	uint32_t position; /* of the tensor before which it stands */
+};
+
 struct tdp_tensor {
-	const char *key;       /* "" for a single tensor */
+	const char *key;       /* path in a bundle (proto/keys.h); "" for a single tensor */
 	int64_t segment_index; /* -1: no memory */
 	uint64_t byte_offset;  /* from the segment's start */
 	struct tidl_dtype dtype;
@@ -131,6 +139,18 @@ struct tdp_cancel {
 	uint64_t request_id;
 };
 
+struct tdp_get_more {
+	uint64_t cursor;
+};
+
+struct tdp_more {
+	uint64_t next_cursor; /* 0: these were the last */
+	size_t segment_count;
+	const struct tdp_segment *segments;
+	size_t segment_number_count; /* 0, or as many as segments */
+	const uint32_t *segment_numbers;
+};
+
 struct tdp_allocate {
 	uint64_t data_size_bytes;
 };
@@ -156,7 +176,11 @@ struct tdp_publish {
 	const char *metadata; /* NULL when absent */
 	enum tidl_path path;
 	bool expose;
-	bool hands_over;  /* the allocations of the segments end with this */
+	bool hands_over; /* the allocations of the segments end with this */
+	bool is_bundle;
+	bool has_manifest; /* no rows here: they are in the descriptor (proto/wire/manifest.h) */
+	size_t empty_mapping_count;
+	const struct tdp_empty_mapping *empty_mappings;
 	bool has_unbuilt; /* a field that is not built yet was set */
 };
 
@@ -177,7 +201,8 @@ struct tdp_get {
 	bool wait;
 	uint64_t generation; /* 0: the current one */
 	uint64_t newer_than; /* 0: any */
-	bool has_unbuilt;
+	size_t key_count;    /* 0: all of it */
+	const char *const *keys;
 };
 
 struct tdp_granted {
@@ -188,11 +213,21 @@ struct tdp_granted {
 	enum tidl_access access;
 	enum tidl_attach attach;
 	enum tidl_retention retention;
+	/* Those whose descriptors are in this packet, behind the manifest's. Without a manifest and
+	 * a cursor the tensors' indexes are checked against them; else the receiver does that when
+	 * all parts have come. */
 	size_t segment_count;
 	const struct tdp_segment *segments;
-	size_t tensor_count;
+	size_t tensor_count; /* 0 with a manifest */
 	const struct tdp_tensor *tensors;
-	const char *metadata; /* NULL: none */
+	size_t empty_mapping_count; /* 0 with a manifest */
+	const struct tdp_empty_mapping *empty_mappings;
+	bool is_bundle; /* found out when unpacking; packing ignores it */
+	bool has_manifest;
+	size_t segment_number_count;	 /* 0: all segments in order; else as many as segments */
+	const uint32_t *segment_numbers; /* in the manifest's list */
+	uint64_t next_cursor;		 /* 0: nothing more to come */
+	const char *metadata;		 /* NULL: none */
 };
 
 struct tdp_release {
@@ -253,8 +288,9 @@ struct tdp_list_entry {
 	enum tidl_access access;
 	enum tidl_retention retention;
 	uint32_t mode;
+	bool is_bundle;
 	uint32_t tensor_count;
-	struct tidl_dtype dtype;
+	struct tidl_dtype dtype; /* all zero when there is no tensor */
 	uint32_t ndim;
 	const int64_t *shape;
 	uint64_t tensor_bytes;
@@ -277,6 +313,7 @@ struct tdp_inspect {
 	uint64_t generation;
 	uint64_t tensor_cursor;
 	uint64_t holder_cursor;
+	uint64_t segment_cursor;
 };
 
 struct tdp_holder {
@@ -308,6 +345,10 @@ struct tdp_inspection {
 	const struct tdp_holder *holders;
 	uint64_t next_tensor_cursor; /* 0: last page */
 	uint64_t next_holder_cursor;
+	uint64_t next_segment_cursor;
+	bool is_bundle;
+	uint32_t all_tensor_count; /* of the publication; the page has some of them */
+	uint32_t all_segment_count;
 	bool survives_restart;
 	bool is_write_protected;
 	bool is_same_uid_write_protected;
@@ -369,6 +410,8 @@ struct tdp_message {
 		struct tdp_welcome welcome;
 		struct tdp_failure failure;
 		struct tdp_cancel cancel;
+		struct tdp_get_more get_more;
+		struct tdp_more more;
 		struct tdp_allocate allocate;
 		struct tdp_allocated allocated;
 		struct tdp_publish publish;

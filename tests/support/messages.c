@@ -53,6 +53,7 @@ static const struct tdp_list_entry sample_entries[] = {
 		.access = TIDL_ACCESS_LIVE,
 		.retention = TIDL_RETENTION_OWNER,
 		.mode = 0640,
+		.is_bundle = true,
 		.tensor_count = 2,
 		.dtype = {.code = 5, .bits = 128, .lanes = 3},
 		.ndim = 3,
@@ -91,6 +92,37 @@ static const struct tdp_holder sample_holders[] = {
 	},
 };
 
+static const struct tdp_empty_mapping sample_empty_mappings[] = {
+	{.key = "optimizer", .position = 1},
+	{.key = "a~1b/\xc3\xa4", .position = 2},
+};
+static const uint32_t sample_numbers[] = {7, TDP_SEGMENTS_PER_PUBLICATION - 1};
+static const char *const sample_keys[] = {"layers/0/weight", "optimizer"};
+
+static struct tdp_granted sample_granted(void)
+{
+	return (struct tdp_granted){
+		.lease_id = 9,
+		.owner_uid = 1000,
+		.segment_owner_uid = 1002,
+		.generation = 43,
+		.access = TIDL_ACCESS_LIVE,
+		.attach = TIDL_ATTACH_COPY_ON_WRITE,
+		.retention = TIDL_RETENTION_OWNER,
+		.segment_count = TDP_ARRAY_LENGTH(sample_segments),
+		.segments = sample_segments,
+		.tensor_count = TDP_ARRAY_LENGTH(sample_tensors),
+		.tensors = sample_tensors,
+		.empty_mapping_count = TDP_ARRAY_LENGTH(sample_empty_mappings),
+		.empty_mappings = sample_empty_mappings,
+		.is_bundle = true,
+		.segment_number_count = TDP_ARRAY_LENGTH(sample_numbers),
+		.segment_numbers = sample_numbers,
+		.next_cursor = 1ull << 40,
+		.metadata = "{}",
+	};
+}
+
 static void sample_tensor_kinds(struct tdp_message *message)
 {
 	switch (message->kind) {
@@ -113,6 +145,10 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.path = TIDL_PATH_COPIED,
 			.expose = true,
 			.hands_over = true,
+			.is_bundle = true,
+			.has_manifest = true,
+			.empty_mapping_count = TDP_ARRAY_LENGTH(sample_empty_mappings),
+			.empty_mappings = sample_empty_mappings,
 		};
 		break;
 	case TDP_MESSAGE_PUBLISHED:
@@ -126,20 +162,7 @@ static void sample_tensor_kinds(struct tdp_message *message)
 		};
 		break;
 	case TDP_MESSAGE_GRANTED:
-		message->granted = (struct tdp_granted){
-			.lease_id = 9,
-			.owner_uid = 1000,
-			.segment_owner_uid = 1002,
-			.generation = 43,
-			.access = TIDL_ACCESS_LIVE,
-			.attach = TIDL_ATTACH_COPY_ON_WRITE,
-			.retention = TIDL_RETENTION_OWNER,
-			.segment_count = TDP_ARRAY_LENGTH(sample_segments),
-			.segments = sample_segments,
-			.tensor_count = TDP_ARRAY_LENGTH(sample_tensors),
-			.tensors = sample_tensors,
-			.metadata = "{}",
-		};
+		message->granted = sample_granted();
 		break;
 	case TDP_MESSAGE_RELEASE:
 		message->release = (struct tdp_release){
@@ -226,7 +249,8 @@ static void sample_admin_kinds(struct tdp_message *message)
 							.owner_uid = 1000,
 							.generation = 43,
 							.tensor_cursor = 16,
-							.holder_cursor = 48};
+							.holder_cursor = 48,
+							.segment_cursor = 64};
 		break;
 	case TDP_MESSAGE_INSPECTION:
 		message->inspection = (struct tdp_inspection){
@@ -250,6 +274,10 @@ static void sample_admin_kinds(struct tdp_message *message)
 			.holders = sample_holders,
 			.next_tensor_cursor = 32,
 			.next_holder_cursor = 96,
+			.next_segment_cursor = 128,
+			.is_bundle = true,
+			.all_tensor_count = 16384,
+			.all_segment_count = 4096,
 			.survives_restart = true,
 			.is_write_protected = true,
 			.is_same_uid_write_protected = true,
@@ -301,6 +329,9 @@ static void sample_session_kinds(struct tdp_message *message)
 	case TDP_MESSAGE_CANCEL:
 		message->cancel.request_id = 5;
 		break;
+	case TDP_MESSAGE_GET_MORE:
+		message->get_more.cursor = 1ull << 40;
+		break;
 	default:
 		break;
 	}
@@ -330,7 +361,18 @@ struct tdp_message tt_message_sample(enum tdp_message_kind kind)
 					       .attach = TIDL_ATTACH_WRITE,
 					       .wait = true,
 					       .generation = 43,
-					       .newer_than = 42};
+					       .newer_than = 42,
+					       .key_count = TDP_ARRAY_LENGTH(sample_keys),
+					       .keys = sample_keys};
+		break;
+	case TDP_MESSAGE_MORE:
+		message.more = (struct tdp_more){
+			.next_cursor = 1ull << 41,
+			.segment_count = TDP_ARRAY_LENGTH(sample_segments),
+			.segments = sample_segments,
+			.segment_number_count = TDP_ARRAY_LENGTH(sample_numbers),
+			.segment_numbers = sample_numbers,
+		};
 		break;
 	case TDP_MESSAGE_REMOVE:
 		message.remove = (struct tdp_remove){
@@ -356,7 +398,7 @@ static struct largest {
 	char metadata[TDP_METADATA_MAX_BYTES + 1];
 	int64_t shape[TDP_NDIM_MAX];
 	int64_t strides[TDP_NDIM_MAX];
-	struct tdp_segment segments[1];
+	struct tdp_segment segments[TDP_SEGMENT_PAGE_ROWS];
 	struct tdp_tensor tensors[TDP_TENSOR_PAGE_ROWS];
 	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
 	struct tdp_list_entry entries[TDP_LIST_PAGE_ROWS];
@@ -384,16 +426,17 @@ static void largest_fill_rows(void)
 {
 	const struct tidl_dtype dtype = {.code = 255, .bits = 255, .lanes = 65535};
 
-	largest.segments[0] = (struct tdp_segment){
-		.kind = TDP_SEGMENT_DEVICE_CHUNKS,
-		.id = UINT64_MAX,
-		.size_bytes = UINT64_MAX,
-		.data_offset_bytes = UINT64_MAX,
-		.data_size_bytes = UINT64_MAX,
-		.control_offset_bytes = UINT64_MAX,
-		.seals = UINT32_MAX,
-		.inode = UINT64_MAX,
-	};
+	for (size_t i = 0; i < TDP_SEGMENT_PAGE_ROWS; i++)
+		largest.segments[i] = (struct tdp_segment){
+			.kind = TDP_SEGMENT_DEVICE_CHUNKS,
+			.id = UINT64_MAX,
+			.size_bytes = UINT64_MAX,
+			.data_offset_bytes = UINT64_MAX,
+			.data_size_bytes = UINT64_MAX,
+			.control_offset_bytes = UINT64_MAX,
+			.seals = UINT32_MAX,
+			.inode = UINT64_MAX,
+		};
 	for (size_t i = 0; i < TDP_TENSOR_PAGE_ROWS; i++)
 		largest.tensors[i] = (struct tdp_tensor){
 			.key = largest.name,

@@ -74,6 +74,24 @@ static inline void expect_tensors(size_t got_count, const struct tdp_tensor *got
 	}
 }
 
+static inline void expect_empty_mappings(size_t got_count, const struct tdp_empty_mapping *got,
+					 size_t sent_count, const struct tdp_empty_mapping *sent)
+{
+	cr_assert_eq(got_count, sent_count);
+	for (size_t i = 0; i < sent_count; i++, got++, sent++) {
+		EXPECT_TEXT(key);
+		EXPECT(position);
+	}
+}
+
+static inline void expect_numbers(size_t got_count, const uint32_t *got, size_t sent_count,
+				  const uint32_t *sent)
+{
+	cr_assert_eq(got_count, sent_count);
+	for (size_t i = 0; i < sent_count; i++)
+		cr_assert_eq(got[i], sent[i]);
+}
+
 static inline size_t pack(const struct tdp_message *message)
 {
 	struct tdp_fault fault = {0};

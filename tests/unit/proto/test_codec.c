@@ -136,6 +136,10 @@ static void expect_publish(const struct tdp_publish *got, const struct tdp_publi
 	EXPECT(path);
 	EXPECT(expose);
 	EXPECT(hands_over);
+	EXPECT(is_bundle);
+	EXPECT(has_manifest);
+	expect_empty_mappings(got->empty_mapping_count, got->empty_mappings,
+			      sent->empty_mapping_count, sent->empty_mappings);
 	EXPECT(has_unbuilt);
 }
 
@@ -230,7 +234,9 @@ TT_TEST(codec, get)
 	EXPECT(wait);
 	EXPECT(generation);
 	EXPECT(newer_than);
-	EXPECT(has_unbuilt);
+	EXPECT(key_count);
+	for (size_t i = 0; i < sent->key_count; i++)
+		EXPECT_TEXT(keys[i]);
 }
 
 TT_TEST(codec, owner_zero_is_not_no_owner)
@@ -263,7 +269,65 @@ TT_TEST(codec, granted)
 	EXPECT(retention);
 	expect_segments(got->segment_count, got->segments, sent->segment_count, sent->segments);
 	expect_tensors(got->tensor_count, got->tensors, sent->tensor_count, sent->tensors);
+	expect_empty_mappings(got->empty_mapping_count, got->empty_mappings,
+			      sent->empty_mapping_count, sent->empty_mappings);
+	EXPECT(is_bundle);
+	EXPECT(has_manifest);
+	expect_numbers(got->segment_number_count, got->segment_numbers, sent->segment_number_count,
+		       sent->segment_numbers);
+	EXPECT(next_cursor);
 	EXPECT_TEXT(metadata);
+}
+
+/* Nobody says what is granted: it is told from what is there. */
+TT_TEST(codec, granted_knows_a_bundle_from_a_tensor)
+{
+	static const struct tdp_tensor alone = {
+		.key = "", .segment_index = -1, .dtype = {2, 32, 1}};
+	static const struct tdp_tensor member = {
+		.key = "a", .segment_index = -1, .dtype = {2, 32, 1}};
+	const struct {
+		const struct tdp_tensor *tensors;
+		size_t count;
+		bool has_manifest;
+		bool is_bundle;
+	} rows[] = {{&alone, 1, false, false},
+		    {&member, 1, false, true},
+		    {NULL, 0, false, true},
+		    {NULL, 0, true, true}};
+
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(rows); i++) {
+		struct tdp_message sample = {.kind = TDP_MESSAGE_GRANTED, .request_id = 1}, message;
+		tdp_auto_arena arena;
+
+		sample.granted = (struct tdp_granted){.access = TIDL_ACCESS_SHARED,
+						      .attach = TIDL_ATTACH_READ,
+						      .retention = TIDL_RETENTION_PERSIST,
+						      .tensors = rows[i].tensors,
+						      .tensor_count = rows[i].count,
+						      .has_manifest = rows[i].has_manifest};
+		travel(&sample, &arena, &message);
+		cr_assert_eq(message.granted.is_bundle, rows[i].is_bundle);
+		cr_assert_eq(message.granted.has_manifest, rows[i].has_manifest);
+		cr_assert_eq(message.granted.tensor_count, rows[i].count);
+	}
+}
+
+TT_TEST(codec, get_more_and_more)
+{
+	struct tdp_message sample = tt_message_sample(TDP_MESSAGE_GET_MORE), message;
+	const struct tdp_more *sent = &sample.more, *got = &message.more;
+	tdp_auto_arena arena;
+	tdp_auto_arena second;
+
+	travel(&sample, &arena, &message);
+	cr_assert_eq(message.get_more.cursor, sample.get_more.cursor);
+	sample = tt_message_sample(TDP_MESSAGE_MORE);
+	travel(&sample, &second, &message);
+	EXPECT(next_cursor);
+	expect_segments(got->segment_count, got->segments, sent->segment_count, sent->segments);
+	expect_numbers(got->segment_number_count, got->segment_numbers, sent->segment_number_count,
+		       sent->segment_numbers);
 }
 
 TT_TEST(codec, release)

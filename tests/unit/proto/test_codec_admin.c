@@ -43,6 +43,7 @@ static void expect_entry(const struct tdp_list_entry *got, const struct tdp_list
 	EXPECT(access);
 	EXPECT(retention);
 	EXPECT(mode);
+	EXPECT(is_bundle);
 	EXPECT(tensor_count);
 	expect_dtype(got->dtype, sent->dtype);
 	EXPECT(ndim);
@@ -80,6 +81,7 @@ TT_TEST(codec_admin, inspect)
 	EXPECT(generation);
 	EXPECT(tensor_cursor);
 	EXPECT(holder_cursor);
+	EXPECT(segment_cursor);
 }
 
 static void expect_holders(const struct tdp_inspection *inspection,
@@ -122,6 +124,10 @@ TT_TEST(codec_admin, inspection)
 	expect_holders(got, sent);
 	EXPECT(next_tensor_cursor);
 	EXPECT(next_holder_cursor);
+	EXPECT(next_segment_cursor);
+	EXPECT(is_bundle);
+	EXPECT(all_tensor_count);
+	EXPECT(all_segment_count);
 	EXPECT(survives_restart);
 	EXPECT(is_write_protected);
 	EXPECT(is_same_uid_write_protected);

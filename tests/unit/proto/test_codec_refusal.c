@@ -284,12 +284,14 @@ TT_TEST(codec_refusal, segment_indexes_beyond_the_list)
 
 	sample.granted.tensors = &tensor;
 	sample.granted.tensor_count = 1;
+	sample.granted.next_cursor = 0;
 	tensor.segment_index = 2;
 	expect_refused(&sample, "granted");
 	tensor.segment_index = UINT32_MAX;
 	expect_refused(&sample, "granted");
 	tensor.segment_index = 0;
 	sample.granted.segment_count = 0;
+	sample.granted.segment_number_count = 0;
 	expect_refused(&sample, "granted");
 }
 

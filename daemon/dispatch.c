@@ -38,6 +38,8 @@ static const struct dispatch_row rows[TDP_MESSAGE_KIND_COUNT] = {
 				 .state = TDD_SESSION_READY,
 				 .is_one_way = true},
 	[TDP_MESSAGE_OPEN] = {.handler = tdd_handle_open, .state = TDD_SESSION_READY},
+	[TDP_MESSAGE_WATCH_WRITER] = {.handler = tdd_handle_watch_writer,
+				      .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_REMOVE] = {.handler = tdd_handle_remove, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_LIST] = {.handler = tdd_handle_list, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_INSPECT] = {.handler = tdd_handle_inspect, .state = TDD_SESSION_READY},

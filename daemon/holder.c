@@ -8,6 +8,7 @@
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/waiter.h"
+#include "daemon/writer_watch.h"
 
 void tdd_holder_init(struct tdd_holder *holder, const struct tdd_subject *subject,
 		     struct tdd_process *process, struct tdd_account *uid_account)
@@ -22,6 +23,9 @@ void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registr
 {
 	struct tdd_hold *hold, *next;
 
+	holder->is_ending = true;
+	while (holder->writer_watches)
+		tdd_writer_watch_free(holder->writer_watches);
 	while (holder->waiters)
 		tdd_waiter_free(holder->waiters);
 	/* Names first: when the holds go, memory that only they kept is freed with them. */

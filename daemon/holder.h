@@ -2,6 +2,8 @@
 #ifndef TDD_HOLDER_H
 #define TDD_HOLDER_H
 
+#include <stdbool.h>
+
 #include "daemon/policy.h"
 #include "daemon/process.h"
 #include "daemon/quota.h"
@@ -13,6 +15,7 @@ struct tdd_publication;
 struct tdd_registry;
 struct tdd_stake;
 struct tdd_waiter;
+struct tdd_writer_watch;
 
 /*
  * What a session is to the domain: somebody with rights and an account who holds memory, waits for
@@ -22,11 +25,13 @@ struct tdd_holder {
 	struct tdd_subject subject;
 	struct tdd_process *process;
 	struct tdd_account account;
-	struct tdd_hold *leases;       /* map by lease id */
-	struct tdd_hold *allocations;  /* map by segment id */
-	struct tdd_stake *stakes;      /* map by segment id: of all its holds */
-	struct tdd_publication *owned; /* list: retention OWNER */
-	struct tdd_waiter *waiters;    /* list */
+	struct tdd_hold *leases;		 /* map by lease id */
+	struct tdd_hold *allocations;		 /* map by segment id */
+	struct tdd_stake *stakes;		 /* map by segment id: of all its holds */
+	struct tdd_publication *owned;		 /* list: retention OWNER */
+	struct tdd_waiter *waiters;		 /* list */
+	struct tdd_writer_watch *writer_watches; /* list */
+	bool is_ending; /* what it loses from now on, it does not give back by itself */
 };
 
 /* Takes over the subject, and the references to process and account. */

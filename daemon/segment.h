@@ -19,12 +19,20 @@ struct tdd_hold_use;
 struct tdd_publication;
 struct tdd_segment;
 struct tdd_stake;
+struct tdd_writer_watch;
 
 /* That a publication refers to a segment; embedded in the publication. */
 struct tdd_segment_use {
 	struct tdd_segment *segment;
 	struct tdd_publication *publication;
 	struct tdd_segment_use *prev, *next; /* segment::uses */
+};
+
+/* The last time that somebody lost the right to write a segment. */
+struct tdd_departure {
+	bool has_happened;
+	bool is_end; /* of its connection, so perhaps in the middle of writing */
+	int64_t pid;
 };
 
 /*
@@ -45,6 +53,8 @@ struct tdd_segment {
 	struct tdd_hold *allocations;
 	struct tdd_hold_use *leases; /* on all publications that use it, oldest first */
 	struct tdd_stake *writers;   /* of holders that may write */
+	struct tdd_departure last_departure;
+	struct tdd_writer_watch *writer_watches;
 	struct tdd_charge bytes;
 	struct tdd_charge descriptors;
 	struct tdd_segment **map;

@@ -109,10 +109,13 @@ static void server_turn_end(void *context)
 
 	if (!server->has_closing_session)
 		return;
-	server->has_closing_session = false;
-	DL_FOREACH_SAFE (server->sessions, session, next) {
-		if (session->state == TDD_SESSION_CLOSING)
-			server_end_session(server, session);
+	/* The end of one tells others, which may find that one of them cannot be told any more. */
+	while (server->has_closing_session) {
+		server->has_closing_session = false;
+		DL_FOREACH_SAFE (server->sessions, session, next) {
+			if (session->state == TDD_SESSION_CLOSING)
+				server_end_session(server, session);
+		}
 	}
 	server_follow_idleness(server);
 }

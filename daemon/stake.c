@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stakes: holds counted by holder and segment. Owned by the holds, who take and give them up; a
- * stake frees no segment and charges nobody.
+ * stake frees no segment and charges nobody. Who watches the writers of a segment is told here.
  */
 #include "daemon/stake.h"
 
@@ -9,6 +9,7 @@
 
 #include "daemon/holder.h"
 #include "daemon/segment.h"
+#include "daemon/writer_watch.h"
 
 static struct tdd_stake *stake_new(struct tdd_holder *holder, struct tdd_segment *segment)
 {
@@ -44,10 +45,13 @@ struct tdd_stake *tdd_stake_take(struct tdd_holder *holder, struct tdd_segment *
 
 struct tdd_stake *tdd_stake_give_up(struct tdd_stake *stake, bool is_writer)
 {
-	if (is_writer && --stake->write_count == 0)
+	if (is_writer && --stake->write_count == 0) {
 		DL_DELETE(stake->segment->writers, stake);
+		tdd_writer_left(stake->segment, stake->holder);
+	}
 	if (--stake->hold_count == 0) {
 		HASH_DELETE(hh, stake->holder->stakes, stake);
+		tdd_writer_watches_cancel(stake->segment, stake->holder);
 		free(stake);
 	}
 	return NULL;

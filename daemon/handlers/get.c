@@ -9,6 +9,7 @@
 #include "daemon/registry.h"
 #include "daemon/server.h"
 #include "daemon/waiter.h"
+#include "daemon/writer_watch.h"
 #include "proto/names.h"
 
 static int grant_check_rights(const struct tdd_session *session,
@@ -189,11 +190,13 @@ int tdd_handle_cancel(struct tdd_session *session, const struct tdp_message *req
 {
 	uint64_t request_id = request->cancel.request_id;
 	struct tdd_waiter *waiter = tdd_waiter_find(&session->holder, request_id);
+	struct tdd_writer_watch *watch = tdd_writer_watch_find(&session->holder, request_id);
 
 	/* Not waiting: its answer is on the way. */
-	if (!waiter)
+	if (!waiter && !watch)
 		return 0;
 	tdd_waiter_free(waiter);
+	tdd_writer_watch_free(watch);
 	tdp_fault_code(fault, TIDL_ERR_CANCELLED);
 	tdd_session_reply_failure(session, request_id, fault);
 	return 0;

@@ -43,6 +43,7 @@ enum tidl_error {
 	TIDL_ERR_DESCRIPTORS = -21,	/* this process is at its limit of open descriptors */
 	TIDL_ERR_READ_ONLY = -22,	/* the memory was attached for reading only */
 	TIDL_ERR_SYSTEM = -23,		/* a system call failed in a way nobody planned for */
+	TIDL_ERR_WRITER_GONE = -24,	/* who could have made the awaited step has gone */
 
 	TIDL_ERR_RELEASED = -101,    /* the tensor was released */
 	TIDL_ERR_SEGMENT_BAD = -102, /* the received memory is not what the broker announced */

@@ -58,6 +58,9 @@ struct error_row {
 		       "copy-on-write")                                                            \
 	ROW(SYSTEM, "a system call failed unexpectedly: look at the broker's log and the kernel's" \
 		    " limits")                                                                     \
+	ROW(WRITER_GONE,                                                                           \
+	    "who could have made the awaited step has gone: wait again once the writer "           \
+	    "is back")                                                                             \
 	ROW(RELEASED, "the tensor was released: get it again")                                     \
 	ROW(SEGMENT_BAD, "the received memory is not what the broker announced: get it again, "    \
 			 "and report this if it happens twice")                                    \

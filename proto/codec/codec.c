@@ -35,6 +35,7 @@ static const struct codec_row {
 	CODEC_ROW(RELEASE, release),
 	CODEC_ROW(OPEN, open),
 	CODEC_ROW(OPENED, opened),
+	CODEC_ROW(WATCH_WRITER, watch_writer),
 	CODEC_ROW(REMOVE, remove),
 	CODEC_ROW(PIN, pin),
 	CODEC_ROW(WAIT, wait),

@@ -43,6 +43,7 @@ enum tdp_message_kind {
 	TDP_MESSAGE_RELEASE,
 	TDP_MESSAGE_OPEN,
 	TDP_MESSAGE_OPENED,
+	TDP_MESSAGE_WATCH_WRITER,
 	TDP_MESSAGE_REMOVE,
 	TDP_MESSAGE_PIN,
 	TDP_MESSAGE_WAIT,
@@ -246,6 +247,11 @@ struct tdp_opened {
 	struct tdp_segment segment;
 };
 
+struct tdp_watch_writer {
+	uint64_t segment_id;
+	bool wait;
+};
+
 struct tdp_remove {
 	const char *name;
 	bool has_owner;
@@ -421,6 +427,7 @@ struct tdp_message {
 		struct tdp_release release;
 		struct tdp_open open;
 		struct tdp_opened opened;
+		struct tdp_watch_writer watch_writer;
 		struct tdp_remove remove;
 		struct tdp_pin pin;
 		struct tdp_wait wait;

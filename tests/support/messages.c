@@ -354,6 +354,9 @@ struct tdp_message tt_message_sample(enum tdp_message_kind kind)
 	case TDP_MESSAGE_OPENED:
 		message.opened.segment = sample_segments[0];
 		break;
+	case TDP_MESSAGE_WATCH_WRITER:
+		message.watch_writer = (struct tdp_watch_writer){.segment_id = 11, .wait = true};
+		break;
 	case TDP_MESSAGE_GET:
 		message.get = (struct tdp_get){.name = "sim/state",
 					       .has_owner = true,

@@ -98,6 +98,20 @@ TT_TEST(codec, allocated)
 	expect_segments(1, &message.allocated.segment, 1, &sample.allocated.segment);
 }
 
+TT_TEST(codec, watch_writer)
+{
+	struct tdp_message sample = tt_message_sample(TDP_MESSAGE_WATCH_WRITER), message;
+	tdp_auto_arena arena;
+	tdp_auto_arena second;
+
+	travel(&sample, &arena, &message);
+	cr_assert_eq(message.watch_writer.segment_id, sample.watch_writer.segment_id);
+	cr_assert(message.watch_writer.wait);
+	sample.watch_writer.wait = false;
+	travel(&sample, &second, &message);
+	cr_assert_not(message.watch_writer.wait);
+}
+
 TT_TEST(codec, open)
 {
 	struct tdp_message sample = tt_message_sample(TDP_MESSAGE_OPEN), message;

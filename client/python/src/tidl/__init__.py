@@ -58,6 +58,7 @@ from tidl._errors import (
     UnsupportedError,
     VersionError,
     WaitInterruptedError,
+    WriterGoneError,
     WrongSocketError,
 )
 from tidl._records import (
@@ -122,6 +123,7 @@ __all__ = [
     "UnsupportedError",
     "VersionError",
     "WaitInterruptedError",
+    "WriterGoneError",
     "WrongSocketError",
     "__version__",
     "connect",

@@ -171,6 +171,12 @@ class SystemCallError(Error, OSError):
     code = "SYSTEM"
 
 
+class WriterGoneError(Error, EOFError):
+    """Who could have made the awaited step has ended or let go of the tensor."""
+
+    code = "WRITER_GONE"
+
+
 class ReleasedError(Error, BufferError, ValueError):
     """The tensor was released."""
 
@@ -275,6 +281,7 @@ BY_CODE: dict[str, type[Error]] = {
         DescriptorsError,
         ReadOnlyError,
         SystemCallError,
+        WriterGoneError,
         ReleasedError,
         SegmentError,
         NoBrokerError,

@@ -130,6 +130,14 @@ int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, u
 	return 0;
 }
 
+void tdd_allocation_stop_writing(struct tdd_hold *allocation)
+{
+	if (!hold_is_writer(allocation))
+		return;
+	tdd_stake_stop_writing(allocation->uses[0].stake);
+	allocation->attach = TIDL_ATTACH_READ;
+}
+
 static void lease_detach(struct tdd_hold *lease)
 {
 	struct tdd_publication *publication = lease->publication;

@@ -49,6 +49,9 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, uint64_t serial,
 		       struct tdd_hold **ret_allocation, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* The memory can be written no more, by this hold either. */
+void tdd_allocation_stop_writing(struct tdd_hold *allocation);
+
 /* Give it up; frees what nobody else needs. Returns NULL. */
 struct tdd_hold *tdd_hold_free(struct tdd_hold *hold);
 

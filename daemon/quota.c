@@ -210,6 +210,13 @@ void tdd_charge_deinit(struct tdd_charge *charge)
 	tdd_account_unref(account);
 }
 
+void tdd_charge_reduce(struct tdd_charge *charge, uint64_t amount)
+{
+	charge->amount -= amount;
+	for (struct tdd_account *a = charge->account; a; a = a->parent)
+		a->used[charge->kind] -= amount;
+}
+
 void tdd_charge_force(struct tdd_charge *charge, struct tdd_account *account)
 {
 	struct tdd_charge moved = {

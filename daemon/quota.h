@@ -93,6 +93,9 @@ int tdd_charge_init(struct tdd_charge *charge, struct tdd_account *account,
 /* Give back; a zeroed charge is allowed. */
 void tdd_charge_deinit(struct tdd_charge *charge);
 
+/* Part of what is charged has gone. */
+void tdd_charge_reduce(struct tdd_charge *charge, uint64_t amount);
+
 /* Let another account pay, as above; the charge stays where it was on failure. */
 int tdd_charge_move(struct tdd_charge *charge, struct tdd_account *account,
 		    struct tdp_fault *fault) TDP_MUST_CHECK;

@@ -132,6 +132,12 @@ int tdd_segment_seal_for_write(struct tdd_segment *segment, const struct tdd_pro
 	return 0;
 }
 
+void tdd_segment_close_write(struct tdd_segment *segment)
+{
+	segment->write_fd = tdp_fd_close(segment->write_fd);
+	tdd_charge_reduce(&segment->descriptors, 1);
+}
+
 struct tdp_segment tdd_segment_view(const struct tdd_segment *segment)
 {
 	return (struct tdp_segment){

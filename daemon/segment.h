@@ -42,7 +42,7 @@ struct tdd_departure {
 struct tdd_segment {
 	uint64_t id;
 	struct tdp_memfd_geometry geometry;
-	int write_fd;
+	int write_fd; /* -1: immutable */
 	int read_fd;
 	uint32_t creator_uid;
 	struct tdd_process *creator;
@@ -85,6 +85,9 @@ int tdd_segment_reclaim(struct tdd_segment *segment, struct tdd_account *uid_acc
  * can turn them against a writer. */
 int tdd_segment_seal_for_write(struct tdd_segment *segment, const struct tdd_process *writer,
 			       struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Nobody writes it any more: keep the read-only descriptor alone. */
+void tdd_segment_close_write(struct tdd_segment *segment);
 
 /* For the wire, without what only an inspection tells. */
 struct tdp_segment tdd_segment_view(const struct tdd_segment *segment);

@@ -43,12 +43,18 @@ struct tdd_stake *tdd_stake_take(struct tdd_holder *holder, struct tdd_segment *
 	return stake;
 }
 
-struct tdd_stake *tdd_stake_give_up(struct tdd_stake *stake, bool is_writer)
+void tdd_stake_stop_writing(struct tdd_stake *stake)
 {
-	if (is_writer && --stake->write_count == 0) {
+	if (--stake->write_count == 0) {
 		DL_DELETE(stake->segment->writers, stake);
 		tdd_writer_left(stake->segment, stake->holder);
 	}
+}
+
+struct tdd_stake *tdd_stake_give_up(struct tdd_stake *stake, bool is_writer)
+{
+	if (is_writer)
+		tdd_stake_stop_writing(stake);
 	if (--stake->hold_count == 0) {
 		HASH_DELETE(hh, stake->holder->stakes, stake);
 		tdd_writer_watches_cancel(stake->segment, stake->holder);

@@ -30,6 +30,9 @@ struct tdd_stake {
 struct tdd_stake *tdd_stake_take(struct tdd_holder *holder, struct tdd_segment *segment,
 				 bool is_writer) TDP_MUST_CHECK;
 
+/* One of its holds goes on without writing. */
+void tdd_stake_stop_writing(struct tdd_stake *stake);
+
 /* That hold has gone; the stake ends with the last. Returns NULL. */
 struct tdd_stake *tdd_stake_give_up(struct tdd_stake *stake, bool is_writer);
 

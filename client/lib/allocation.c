@@ -27,7 +27,7 @@ static int allocation_check(const struct tdc_allocation *allocation, uint64_t da
 				     "version",
 				     (unsigned long long)allocation->wire.data_size_bytes,
 				     (unsigned long long)data_bytes);
-	return tdc_segment_verify(&allocation->wire, allocation->fd, fault);
+	return tdc_segment_verify(&allocation->wire, allocation->fd, 0, fault);
 }
 
 int tdc_allocate(struct tidl_client *client, uint64_t data_bytes,

@@ -82,17 +82,26 @@ uint64_t tidl_tensor_nbytes(const struct tidl_tensor *tensor)
 
 int tidl_tensor_is_readonly(const struct tidl_tensor *tensor)
 {
-	return tensor->origin->attach == TIDL_ATTACH_READ;
+	return tidl_tensor_attach(tensor) == TIDL_ATTACH_READ;
 }
 
 enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor)
 {
-	return tensor->origin->attach;
+	const struct tdc_segment *segment = tensor->segment;
+	enum tidl_attach attach = tensor->origin->attach;
+
+	/* What was allocated for writing may have become immutable. */
+	if (attach == TIDL_ATTACH_WRITE && segment != NULL && atomic_load(&segment->is_readonly))
+		return TIDL_ATTACH_READ;
+	return attach;
 }
 
 enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor)
 {
-	return tensor->origin->access;
+	const struct tdc_segment *segment = tensor->segment;
+	int access = segment != NULL ? atomic_load(&segment->access) : 0;
+
+	return access != 0 ? (enum tidl_access)access : tensor->origin->access;
 }
 
 uint64_t tidl_tensor_generation(const struct tidl_tensor *tensor)

@@ -92,12 +92,21 @@ static int segment_attach(struct tidl_client *client, const struct tdc_segment_s
 	struct tdc_segment *segment = tdc_segment_find(client, spec->wire, spec->era, spec->attach);
 	int r;
 
-	if (segment != NULL) {
+	if (segment != NULL && atomic_load(&segment->access) == (int)spec->access) {
 		*ret_segment = segment;
 		return 0;
 	}
-	r = tdc_segment_verify(spec->wire, spec->fd, fault);
-	return r < 0 ? r : tdc_segment_map(client, spec, ret_segment, fault);
+	/* What was mapped before it was known to be published is verified now. */
+	r = tdc_segment_verify(spec->wire, spec->fd, spec->access, fault);
+	if (segment == NULL)
+		return r < 0 ? r : tdc_segment_map(client, spec, ret_segment, fault);
+	if (r < 0) {
+		(void)tdc_segment_unref(client, segment);
+		return r;
+	}
+	atomic_store(&segment->access, (int)spec->access);
+	*ret_segment = segment;
+	return 0;
 }
 
 static int granted_map(struct tidl_client *client, struct tdc_reply *reply,
@@ -112,6 +121,7 @@ static int granted_map(struct tidl_client *client, struct tdc_reply *reply,
 			.era = reply->era,
 			.attach = granted->attach,
 			.owner_uid = granted->segment_owner_uid,
+			.access = granted->access,
 		};
 		int r = segment_attach(client, &spec, &origin->segments[i], fault);
 

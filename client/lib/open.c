@@ -32,6 +32,7 @@ static int opened_verify(const struct tdc_opened *opened, const struct tdc_segme
 			 struct tdp_fault *fault)
 {
 	const struct tdp_segment *wire = &opened->wire;
+	enum tidl_access access = (enum tidl_access)atomic_load(&segment->access);
 	int r = tdc_segment_check(wire, fault);
 
 	if (r < 0)
@@ -42,9 +43,9 @@ static int opened_verify(const struct tdc_opened *opened, const struct tdc_segme
 				     "the broker opened another segment than the one asked for: "
 				     "check its version");
 	if (opened->write_fd >= 0)
-		r = tdc_segment_verify(wire, opened->write_fd, fault);
+		r = tdc_segment_verify(wire, opened->write_fd, access, fault);
 	if (r == 0 && opened->read_fd >= 0)
-		r = tdc_segment_verify(wire, opened->read_fd, fault);
+		r = tdc_segment_verify(wire, opened->read_fd, access, fault);
 	return r;
 }
 

@@ -13,6 +13,7 @@
 #include "client/lib/copying.h"
 #include "client/lib/fork.h"
 #include "client/lib/packing.h"
+#include "client/lib/seal.h"
 #include "proto/tensor/layout.h"
 
 /* The segments found so far. */
@@ -27,7 +28,7 @@ struct placing {
 	struct tidl_client *client;
 	struct tdc_placement *placement;
 	const struct tdc_member *members;
-	enum tidl_copy copy;
+	const struct tidl_publish_options *options;
 	struct aliased_segment *known; /* hash */
 	struct aliased_segment *last;  /* found: the next tensor often lies there too */
 	int64_t **strides;	       /* of each tensor, to be filled in */
@@ -185,15 +186,30 @@ static void placing_alias(struct placing *placing, const struct tdc_import *impo
 			      (uint64_t)((uintptr_t)import->first - (uintptr_t)segment->base);
 }
 
+/* May it be copied, and would a copy be of any use? */
+static int copy_check(const struct tidl_publish_options *options, enum tidl_copy_reason reason,
+		      struct tdp_fault *fault)
+{
+	if (options->copy == TIDL_COPY_NEVER)
+		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
+				     "%s: allow a copy, or allocate the tensor through this client",
+				     copy_reason_sentence(reason));
+	if (options->access == TIDL_ACCESS_LIVE)
+		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
+				     "%s, and nobody could write a live copy of it: allocate the "
+				     "tensor through this client (empty), or publish it as shared",
+				     copy_reason_sentence(reason));
+	return 0;
+}
+
 static int placing_copy_later(struct placing *placing, size_t index, enum tidl_copy_reason reason,
 			      struct tdp_fault *fault)
 {
 	struct tdc_placement *placement = placing->placement;
+	int r = copy_check(placing->options, reason, fault);
 
-	if (placing->copy == TIDL_COPY_NEVER)
-		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
-				     "%s: allow a copy, or allocate the tensor through this client",
-				     copy_reason_sentence(reason));
+	if (r < 0)
+		return r;
 	if (placing->item_count == 0)
 		placement->reason = reason;
 	placing->items[placing->item_count++] = (struct tdc_pack_item){
@@ -216,7 +232,7 @@ static int placing_add(struct placing *placing, size_t index, struct tdp_fault *
 	strides_fill(&import->layout, !import->extent.is_empty, placing->strides[index]);
 	if (import->extent.is_empty)
 		return 0;
-	if (placing->copy != TIDL_COPY_ALWAYS)
+	if (placing->options->copy != TIDL_COPY_ALWAYS)
 		r = placing_find(placing, import, &reason, fault);
 	if (r < 0)
 		return r;
@@ -257,6 +273,8 @@ static int placing_copy(struct placing *placing, struct tdp_fault *fault)
 	if (r < 0)
 		return r;
 	r = tdc_copy(placing->client, &allocation, &pack, &culprit, fault);
+	if (r == 0 && placing->options->access == TIDL_ACCESS_IMMUTABLE)
+		r = tdc_seal(placing->client, allocation.fd, fault);
 	if (r == 0) {
 		placing_settle(placing, &allocation.wire);
 		placement->lease = allocation.lease;
@@ -332,14 +350,14 @@ static int placing_reserve(struct placing *placing, struct tdp_fault *fault)
 }
 
 int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *client,
-		       const struct tdc_content *content, enum tidl_copy copy,
-		       struct tdp_fault *fault)
+		       const struct tdc_content *content,
+		       const struct tidl_publish_options *options, struct tdp_fault *fault)
 {
 	struct placing placing = {
 		.client = client,
 		.placement = placement,
 		.members = content->members,
-		.copy = copy,
+		.options = options,
 	};
 	int r;
 

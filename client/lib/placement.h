@@ -47,11 +47,12 @@ struct tdc_placement {
 };
 
 /*
- * Find the memory of each, or copy it if @copy allows. TIDL_ERR_COPY_NEEDED if it does not.
- * Refusals of a member with a key name it.
+ * Find the memory of each, or copy it if @options allow; copies are sealed as their access wants
+ * it. TIDL_ERR_COPY_NEEDED if they do not. Refusals of a member with a key name it.
  */
 int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *client,
-		       const struct tdc_content *content, enum tidl_copy copy,
+		       const struct tdc_content *content,
+		       const struct tidl_publish_options *options,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* Do all segments end here as the name appears? Then the broker may take the allocations over. */

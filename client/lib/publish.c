@@ -8,6 +8,7 @@
 #include "client/lib/call.h"
 #include "client/lib/client.h"
 #include "client/lib/placement.h"
+#include "client/lib/seal.h"
 #include "proto/base/utf8.h"
 
 enum { MODE_DEFAULT = 0600, MODE_ALL = 0666 };
@@ -130,6 +131,54 @@ static void publication_fill(const struct tdp_published *published,
 	};
 }
 
+/* Memory of this client that becomes immutable where it is. */
+static bool segment_needs_seal(const struct tdc_segment *segment)
+{
+	return segment->is_allocated && atomic_load(&segment->access) != TIDL_ACCESS_IMMUTABLE;
+}
+
+static int publish_check(struct tidl_client *client, struct tdp_message *request,
+			 struct tdp_fault *fault)
+{
+	tdc_auto_reply *reply = NULL;
+	int r;
+
+	request->publish.check_only = true;
+	r = tdc_call(client, request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, fault);
+	request->publish.check_only = false;
+	return r;
+}
+
+/* Sealing cannot be taken back, so the broker is asked first whether anything else is in the way.
+ */
+static int publish_seal(struct tidl_client *client, const struct tdc_placement *placement,
+			struct tdp_message *request, struct tdp_fault *fault)
+{
+	bool is_checked = false;
+	int r = 0;
+
+	if (request->publish.access != TIDL_ACCESS_IMMUTABLE)
+		return 0;
+	for (size_t i = 0; r == 0 && i < placement->aliased_count; i++) {
+		struct tdc_segment *segment = placement->aliased[i];
+
+		if (!segment_needs_seal(segment))
+			continue;
+		if (!is_checked)
+			r = publish_check(client, request, fault);
+		is_checked = true;
+		if (r == 0)
+			r = tdc_seal_in_place(client, segment, fault);
+	}
+	return r;
+}
+
+static void publish_note_access(const struct tdc_placement *placement, enum tidl_access access)
+{
+	for (size_t i = 0; i < placement->aliased_count; i++)
+		atomic_store(&placement->aliased[i]->access, (int)access);
+}
+
 int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
 		const struct tdc_content *content, const struct tidl_publish_options *options,
 		struct tidl_publication *ret_publication, struct tdp_fault *fault)
@@ -140,12 +189,16 @@ int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
 	int r = publish_check_owner(client, name, fault);
 
 	if (r == 0)
-		r = tdc_placement_init(&placement, client, content, options->copy, fault);
+		r = tdc_placement_init(&placement, client, content, options, fault);
 	if (r < 0)
 		return r;
 	request = publish_message(name->path, &placement, options);
-	r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_PUBLISHED, &reply, fault);
+	r = publish_seal(client, &placement, &request, fault);
+	if (r == 0)
+		r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_PUBLISHED, &reply,
+			     fault);
 	if (r == 0) {
+		publish_note_access(&placement, options->access);
 		if (tdc_placement_hands_over(&placement))
 			tdc_placement_handed_over(&placement);
 		publication_fill(&reply->message.published, &placement, ret_publication);

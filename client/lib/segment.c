@@ -7,12 +7,15 @@
 #include "client/lib/segment.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "client/lib/client.h"
+#include "include/tidl/publish.h"
 #include "proto/base/checked.h"
+#include "proto/base/kernel.h"
 #include "proto/mem/memfd.h"
 
 int tdc_segment_check(const struct tdp_segment *wire, struct tdp_fault *fault)
@@ -39,9 +42,49 @@ int tdc_segment_check(const struct tdp_segment *wire, struct tdp_fault *fault)
 	return 0;
 }
 
-int tdc_segment_verify(const struct tdp_segment *wire, int fd, struct tdp_fault *fault)
+/* One of these seals has to be there. */
+static uint32_t access_seals(enum tidl_access access)
 {
-	return tdp_memfd_verify(fd, wire->size_bytes, fault);
+	switch (access) {
+	case TIDL_ACCESS_LIVE:
+		return F_SEAL_FUTURE_WRITE | F_SEAL_WRITE;
+	case TIDL_ACCESS_IMMUTABLE:
+		return F_SEAL_WRITE;
+	case TIDL_ACCESS_SHARED:
+		break;
+	}
+	return 0;
+}
+
+int tdc_segment_verify(const struct tdp_segment *wire, int fd, enum tidl_access access,
+		       struct tdp_fault *fault)
+{
+	uint32_t wanted = access_seals(access);
+	uint32_t seals;
+	int r = tdp_memfd_verify(fd, wire->size_bytes, fault);
+
+	if (r < 0 || wanted == 0)
+		return r;
+	r = tdp_memfd_seals(fd, &seals, fault);
+	if (r < 0 || (seals & wanted) != 0)
+		return r;
+	return tdp_fault_set(
+		fault, TIDL_ERR_SEGMENT_BAD,
+		"the received memory is announced as %s and not sealed for that: check "
+		"that both sides are tidl of the same version",
+		tidl_access_name(access));
+}
+
+static void *segment_mmap_as(const struct tdc_segment_spec *spec, int protection, int flags)
+{
+	return mmap(NULL, spec->wire->data_size_bytes, protection, flags, spec->fd,
+		    (off_t)spec->wire->data_offset_bytes);
+}
+
+static bool segment_wants_private(const struct tdc_segment_spec *spec)
+{
+	return spec->access == TIDL_ACCESS_IMMUTABLE && spec->attach == TIDL_ATTACH_READ &&
+	       !tdp_kernel_has(TDP_KERNEL_SEALED_SHARED_MAP);
 }
 
 static int segment_mmap(const struct tdc_segment_spec *spec, void **ret_base,
@@ -49,9 +92,17 @@ static int segment_mmap(const struct tdc_segment_spec *spec, void **ret_base,
 {
 	int protection = spec->attach == TIDL_ATTACH_READ ? PROT_READ : PROT_READ | PROT_WRITE;
 	int flags = spec->attach == TIDL_ATTACH_COPY_ON_WRITE ? MAP_PRIVATE : MAP_SHARED;
-	void *base = mmap(NULL, spec->wire->data_size_bytes, protection, flags, spec->fd,
-			  (off_t)spec->wire->data_offset_bytes);
+	void *base = MAP_FAILED;
 
+	if (!segment_wants_private(spec))
+		base = segment_mmap_as(spec, protection, flags);
+	/* Where nobody writes both kinds of map show the same. */
+	if (base == MAP_FAILED && spec->access == TIDL_ACCESS_IMMUTABLE &&
+	    spec->attach == TIDL_ATTACH_READ) {
+		base = segment_mmap_as(spec, protection, MAP_PRIVATE);
+		if (base != MAP_FAILED)
+			tdp_kernel_forget(TDP_KERNEL_SEALED_SHARED_MAP);
+	}
 	if (base != MAP_FAILED) {
 		*ret_base = base;
 		return 0;
@@ -77,6 +128,8 @@ static struct tdc_segment *segment_new(const struct tdc_segment_spec *spec)
 	segment->attach = spec->attach;
 	segment->owner_uid = spec->owner_uid;
 	segment->is_allocated = spec->is_allocated;
+	atomic_init(&segment->access, (int)spec->access);
+	atomic_init(&segment->is_readonly, spec->attach == TIDL_ATTACH_READ);
 	segment->map_bytes = spec->wire->data_size_bytes;
 	segment->data_offset_bytes = spec->wire->data_offset_bytes;
 	return segment;

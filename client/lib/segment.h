@@ -2,6 +2,7 @@
 #ifndef TDC_SEGMENT_H
 #define TDC_SEGMENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +31,10 @@ struct tdc_segment {
 	struct tdc_segment_key key;
 	enum tidl_attach attach;
 	uint32_t owner_uid;
-	bool is_allocated; /* by this client, rather than attached */
+	bool is_allocated;	 /* by this client, rather than attached */
+	atomic_int access;	 /* enum tidl_access; 0: not published, as far as is known here */
+	atomic_bool is_readonly; /* mapped so, from the beginning or made immutable in place */
+	bool is_sealing;	 /* a thread is at it; guarded by the client's lock */
 	void *base;
 	size_t map_bytes;
 	uint64_t data_offset_bytes; /* of `base` from the segment's start */
@@ -44,14 +48,16 @@ struct tdc_segment_spec {
 	uint64_t era;
 	enum tidl_attach attach;
 	uint32_t owner_uid;
+	enum tidl_access access; /* 0: not published */
 	bool is_allocated;
 };
 
 /* Is what the broker announced a segment that can be mapped? Looks at numbers only. */
 int tdc_segment_check(const struct tdp_segment *wire, struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* The kernel's word on the received descriptor: shared memory, large enough, cannot shrink. */
-int tdc_segment_verify(const struct tdp_segment *wire, int fd,
+/* The kernel's word on the received descriptor: shared memory, large enough, cannot shrink, and
+ * sealed as @access promises (0: nothing). */
+int tdc_segment_verify(const struct tdp_segment *wire, int fd, enum tidl_access access,
 		       struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /*

@@ -32,6 +32,23 @@ static int grant_check_rights(const struct tdd_session *session,
 	return 0;
 }
 
+static int grant_check_access(const struct tdd_publication *publication, enum tidl_attach attach,
+			      struct tdp_fault *fault)
+{
+	if (attach != TIDL_ATTACH_WRITE || publication->access == TIDL_ACCESS_SHARED ||
+	    publication->segment_count == 0)
+		return 0;
+	if (publication->access == TIDL_ACCESS_LIVE)
+		return tdp_fault_set(fault, TIDL_ERR_ACCESS,
+				     "\"%s\" is live: its producer alone writes it; attach it for "
+				     "reading",
+				     publication->name);
+	return tdp_fault_set(fault, TIDL_ERR_ACCESS,
+			     "\"%s\" is immutable: nobody writes it; attach it copy-on-write to "
+			     "change it for this process alone",
+			     publication->name);
+}
+
 /* Pages that were written privately no longer follow the others, so a copy-on-write attachment of
  * memory that somebody writes would be a mixture of old and new. */
 static int grant_check_writers(const struct tdd_session *session,
@@ -106,6 +123,8 @@ static int get_grant(struct tdd_session *session, uint64_t request_id,
 	struct tdd_hold *lease;
 	int r = grant_check_rights(session, publication, attach, fault);
 
+	if (r == 0)
+		r = grant_check_access(publication, attach, fault);
 	if (r == 0 && attach == TIDL_ATTACH_COPY_ON_WRITE)
 		r = grant_check_writers(session, publication, fault);
 	if (r == 0 && attach == TIDL_ATTACH_WRITE)

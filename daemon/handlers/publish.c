@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+#include "daemon/access.h"
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
 #include "daemon/registry.h"
@@ -77,13 +78,33 @@ static void commit(struct tdd_session *session, struct tdd_name *entry,
 		.replaced_generation = previous ? previous->generation : 0,
 	};
 	for (size_t i = 0; i < publication->segment_count; i++)
-		publication->uses[i].segment->access = publication->access;
+		tdd_access_settle(publication->uses[i].segment, publication->access);
 	tdd_registry_list(&session->server->registry, entry, publication);
 	published->generation = publication->generation;
 	if (publication->retention == TIDL_RETENTION_OWNER) {
 		publication->owner = holder;
 		DL_APPEND2(holder->owned, publication, owner_prev, owner_next);
 	}
+}
+
+/* A publication that does not come about after all. */
+static void undo(struct tdd_session *session, struct tdd_name *entry,
+		 struct tdd_publication *publication)
+{
+	tdd_publication_settle(publication);
+	tdd_registry_unclaim(&session->server->registry, entry);
+}
+
+/* The last thing that can go wrong, since it cannot be taken back. */
+static int seal(const struct tdd_publication *publication, struct tdp_fault *fault)
+{
+	for (size_t i = 0; i < publication->segment_count; i++) {
+		int r = tdd_access_seal(publication->uses[i].segment, publication->access, fault);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
 }
 
 /* The publisher cannot write any more, which must be so before anybody gets the name: a waiting
@@ -108,6 +129,14 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 		r = prepare(session, &draft, request->publish.replace, &entry, &publication, fault);
 	if (r != 0)
 		return r;
+	if (!request->publish.check_only)
+		r = seal(publication, fault);
+	if (r != 0 || request->publish.check_only) {
+		undo(session, entry, publication);
+		if (r == 0)
+			tdd_session_reply_done(session, request->request_id);
+		return r;
+	}
 	commit(session, entry, publication, &reply.published);
 	if (request->publish.hands_over)
 		hand_over(session, &draft);

@@ -2,6 +2,7 @@
 /* Whether a PUBLISH may be: name, options, rights, segments. Nothing is changed here. */
 #include <inttypes.h>
 
+#include "daemon/access.h"
 #include "daemon/handlers/publish.h"
 #include "daemon/lease.h"
 #include "daemon/metadata.h"
@@ -19,8 +20,6 @@ static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *f
 	    publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
 	    publish->tensors[0].key[0] != '\0')
 		what = "bundles (several tensors, or several segments, under one name) are";
-	else if (publish->access != TIDL_ACCESS_SHARED)
-		what = "access other than \"shared\" is";
 	else if (publish->retention == TIDL_RETENTION_SECONDS)
 		what = "retention in seconds is";
 	else if (publish->keep > 1)
@@ -61,6 +60,7 @@ static int check_segment(const struct tdd_session *session, const struct tdp_pub
 {
 	const struct tdd_holder *holder = &session->holder;
 	struct tdd_segment *segment;
+	int r;
 
 	if (asked->kind != TDP_SEGMENT_MEMFD)
 		return tdp_fault_set(
@@ -76,13 +76,10 @@ static int check_segment(const struct tdd_session *session, const struct tdp_pub
 				     "allocate it or attach it here, under its creator's uid, or "
 				     "publish a copy",
 				     asked->id);
-	if (segment->access != 0 && segment->access != publish->access)
-		return tdp_fault_set(fault, TIDL_ERR_ACCESS,
-				     "the memory of \"%s\" is published with another access "
-				     "already: publish a copy",
-				     publish->name);
-	*ret_segment = segment;
-	return 0;
+	r = tdd_access_check(segment, publish->access, publish->name, publish->check_only, fault);
+	if (r == 0)
+		*ret_segment = segment;
+	return r;
 }
 
 static int check_segments(const struct tdd_session *session, const struct tdp_publish *publish,

@@ -14,6 +14,9 @@
 enum tdp_kernel_feature {
 	TDP_KERNEL_NOEXEC_SEAL, /* "noexec-seal": MFD_NOEXEC_SEAL, 6.3 */
 	TDP_KERNEL_PEERPIDFD,	/* "peerpidfd": SO_PEERPIDFD, 6.5 */
+	/* "sealed-shared-map": shared, read-only maps of what is sealed against writing; some
+	 * kernels before 6.7 refuse them */
+	TDP_KERNEL_SEALED_SHARED_MAP,
 	TDP_KERNEL_FEATURE_COUNT
 };
 

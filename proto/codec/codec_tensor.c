@@ -117,6 +117,7 @@ static void publish_unpack_options(const Tidl__Wire__Publish *wire, struct tdp_p
 	publish->is_bundle = wire->is_bundle;
 	publish->has_manifest = wire->has_manifest;
 	publish->has_unbuilt = wire->has_claim_token;
+	publish->check_only = wire->check_only;
 }
 
 int tdp_codec_unpack_publish(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
@@ -175,6 +176,8 @@ static void publish_pack_options(const struct tdp_publish *publish, Tidl__Wire__
 	wire->is_bundle = publish->is_bundle;
 	wire->has_has_manifest = publish->has_manifest;
 	wire->has_manifest = publish->has_manifest;
+	wire->has_check_only = publish->check_only;
+	wire->check_only = publish->check_only;
 }
 
 int tdp_codec_pack_publish(struct tdp_codec *codec, const struct tdp_message *message,

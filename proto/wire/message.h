@@ -182,6 +182,7 @@ struct tdp_publish {
 	bool has_manifest; /* no rows here: they are in the descriptor (proto/wire/manifest.h) */
 	size_t empty_mapping_count;
 	const struct tdp_empty_mapping *empty_mappings;
+	bool check_only;  /* answer DONE if it would succeed */
 	bool has_unbuilt; /* a field that is not built yet was set */
 };
 

@@ -195,8 +195,6 @@ def test_segment_that_no_tensor_uses(peer: RawPeer, memory: Memory) -> None:
 # ---- what is not built ----
 
 NOT_BUILT: dict[str, tuple[dict[str, Any], str]] = {
-    "live": ({"access": Access.LIVE}, 'access other than "shared" is not built'),
-    "immutable": ({"access": Access.IMMUTABLE}, 'access other than "shared" is not built'),
     "seconds": ({"retention": Retention.SECONDS, "ttl_ms": 1000}, "retention in seconds is not"),
     "keep": ({"keep": 2}, "keeping replaced generations is not built"),
     "keep_many": ({"keep": 2**32 - 1}, "keeping replaced generations is not built"),
@@ -336,7 +334,7 @@ def test_refused_replacement_leaves_what_there_is(world: World, peer: RawPeer) -
     for fields in (
         {"tensors": [tensor(DATA_BYTES + 1)]},
         {"metadata": "[]"},
-        {"access": Access.LIVE},
+        {"access": Access.IMMUTABLE},
         {"mode": 0o777},
     ):
         reply = peer.publish(NAME, memory.id, 1, replace=True, **fields)

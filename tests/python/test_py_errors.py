@@ -200,12 +200,7 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
         lambda c, n: c.publish(n, ForeignDevice(2)),
     ),
     "Vulkan tensor": ("DEVICE", BufferError, lambda c, n: c.publish(n, ForeignDevice(7))),
-    "live": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.publish(n, b"x", access="live")),
-    "immutable": (
-        "UNSUPPORTED",
-        NotImplementedError,
-        lambda c, n: c.publish(n, b"x", access="immutable"),
-    ),
+    "live copy": ("COPY_NEEDED", BufferError, lambda c, n: c.publish(n, b"x", access="live")),
     "unknown access": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", access="w")),
     "unknown attach": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, access="rw")),
     "seconds to live": (

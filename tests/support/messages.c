@@ -149,6 +149,7 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.has_manifest = true,
 			.empty_mapping_count = TDP_ARRAY_LENGTH(sample_empty_mappings),
 			.empty_mappings = sample_empty_mappings,
+			.check_only = true,
 		};
 		break;
 	case TDP_MESSAGE_PUBLISHED:

@@ -45,6 +45,8 @@ enum lie {
 	LIE_DEVICE,
 	LIE_OTHER_ATTACH,
 	LIE_READ_ONLY_DESCRIPTOR,
+	LIE_NOT_LIVE,
+	LIE_NOT_IMMUTABLE,
 	LIE_OTHER_MESSAGE,
 	LIE_OTHER_REQUEST,
 	LIE_GARBAGE,
@@ -91,6 +93,8 @@ static const struct lie_row lies[LIE_COUNT] = {
 	[LIE_DEVICE] = {"device memory", TIDL_ERR_UNSUPPORTED, true},
 	[LIE_OTHER_ATTACH] = {"another attach", TIDL_ERR_PROTOCOL, true},
 	[LIE_READ_ONLY_DESCRIPTOR] = {"read-only for write", TIDL_ERR_SEGMENT_BAD, true},
+	[LIE_NOT_LIVE] = {"live without a seal", TIDL_ERR_SEGMENT_BAD, true},
+	[LIE_NOT_IMMUTABLE] = {"immutable without a seal", TIDL_ERR_SEGMENT_BAD, true},
 	[LIE_OTHER_MESSAGE] = {"another message", TIDL_ERR_PROTOCOL, false},
 	[LIE_OTHER_REQUEST] = {"another request", TIDL_ERR_PROTOCOL, false},
 	[LIE_GARBAGE] = {"garbage", TIDL_ERR_PROTOCOL, false},
@@ -192,6 +196,12 @@ static void grant_bend_message(struct tt_grant *grant, enum lie lie)
 		break;
 	case LIE_OTHER_ATTACH:
 		granted->attach = TIDL_ATTACH_COPY_ON_WRITE;
+		break;
+	case LIE_NOT_LIVE:
+		granted->access = TIDL_ACCESS_LIVE;
+		break;
+	case LIE_NOT_IMMUTABLE:
+		granted->access = TIDL_ACCESS_IMMUTABLE;
 		break;
 	case LIE_OTHER_REQUEST:
 		grant->message.request_id += 1000;

@@ -104,10 +104,6 @@ static void metadata_trailing(struct tt_publish *p)
 {
 	p->message.publish.metadata = "{} {}";
 }
-static void live(struct tt_publish *p)
-{
-	p->message.publish.access = TIDL_ACCESS_LIVE;
-}
 static void immutable(struct tt_publish *p)
 {
 	p->message.publish.access = TIDL_ACCESS_IMMUTABLE;
@@ -155,8 +151,7 @@ static const struct refusal refusals[] = {
 	{"metadata that is no object", TIDL_ERR_METADATA, metadata_array},
 	{"metadata that is no JSON", TIDL_ERR_METADATA, metadata_broken},
 	{"metadata with something behind it", TIDL_ERR_METADATA, metadata_trailing},
-	{"live", TIDL_ERR_UNSUPPORTED, live},
-	{"immutable", TIDL_ERR_UNSUPPORTED, immutable},
+	{"immutable, not sealed", TIDL_ERR_ACCESS, immutable},
 	{"retention in seconds", TIDL_ERR_UNSUPPORTED, seconds},
 	{"retention until idle", TIDL_ERR_INVALID_ARGUMENT, until_idle},
 	{"history", TIDL_ERR_UNSUPPORTED, history},

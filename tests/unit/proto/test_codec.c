@@ -154,6 +154,7 @@ static void expect_publish(const struct tdp_publish *got, const struct tdp_publi
 	EXPECT(has_manifest);
 	expect_empty_mappings(got->empty_mapping_count, got->empty_mappings,
 			      sent->empty_mapping_count, sent->empty_mappings);
+	EXPECT(check_only);
 	EXPECT(has_unbuilt);
 }
 

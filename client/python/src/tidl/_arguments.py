@@ -24,8 +24,7 @@ from tidl._errors import (
 ATTACH = {"read": 1, "write": 2, "copy_on_write": 3}
 
 #: Value of enum tidl_access that is built; the others are known words.
-ACCESS = {"shared": 1}
-ACCESS_LATER = ("live", "immutable")
+ACCESS = {"shared": 1, "live": 2, "immutable": 3}
 
 #: Values of enum tidl_retention.
 RETENTION = {None: 0, "persist": 1, "owner": 2}
@@ -152,8 +151,6 @@ def metadata_text(metadata: Mapping[str, object] | None) -> str | None:
 
 def access_value(access: object) -> int:
     """The access under which memory is published."""
-    if isinstance(access, str) and access in ACCESS_LATER:
-        raise UnsupportedError(f'access="{access}" is not built yet; use access="shared"')
     if not isinstance(access, str) or access not in ACCESS:
         raise InvalidArgumentError(
             f'access is "shared", "live" or "immutable", not {shown(access)}'

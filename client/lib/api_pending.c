@@ -3,6 +3,7 @@
  * sentence of a refusal. */
 #include "include/tidl/pending.h"
 
+#include "client/lib/generation.h"
 #include "client/lib/pending.h"
 #include "client/lib/report.h"
 
@@ -41,5 +42,46 @@ int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tensor **ret_t
 		r = tdc_pending_grant(pending, &grant, &fault);
 	if (r == 0)
 		r = tdc_grant_tensor(&grant, 0, ret_tensor, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_wait_begin(struct tidl_client *client, const char *name,
+		    const struct tidl_wait_options *options, struct tidl_pending **ret_pending)
+{
+	struct tidl_wait_options complete;
+	struct tdp_fault fault = {.code = 0};
+	struct tdp_message message;
+	struct tdc_name parsed;
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (name == NULL)
+		r = tdc_refuse_null("name", &fault);
+	else if (ret_pending == NULL)
+		r = tdc_refuse_null("ret_pending", &fault);
+	else
+		r = tdc_wait_parse(name, options, &parsed, &complete, &fault);
+	if (r == 0) {
+		message = tdc_wait_message(&parsed, &complete);
+		r = tdc_pending_begin(client, &message, TDP_MESSAGE_WAITED, ret_pending, &fault);
+	}
+	return tdc_report(r, &fault);
+}
+
+int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret_generation)
+{
+	struct tdp_fault fault = {.code = 0};
+	struct tdc_reply *reply;
+	int r;
+
+	if (pending == NULL)
+		r = tdc_refuse_null("pending", &fault);
+	else if (ret_generation == NULL)
+		r = tdc_refuse_null("ret_generation", &fault);
+	else
+		r = tdc_pending_take(pending, TDP_MESSAGE_WAITED, &reply, &fault);
+	if (r == 0)
+		*ret_generation = reply->message.waited.generation;
 	return tdc_report(r, &fault);
 }

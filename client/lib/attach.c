@@ -24,6 +24,7 @@ int tdc_attach_request_parse(const char *text, const struct tidl_get_options *op
 		.attach = complete.attach ? complete.attach : TIDL_ATTACH_READ,
 		.timeout_ms = complete.timeout_ms,
 		.generation = complete.generation,
+		.newer_than = complete.newer_than,
 	};
 	if (ret_request->attach < TIDL_ATTACH_READ ||
 	    ret_request->attach > TIDL_ATTACH_COPY_ON_WRITE)
@@ -42,7 +43,8 @@ struct tdp_message tdc_attach_message(const struct tdc_attach_request *request)
 			.owner_uid = request->name->owner_uid,
 			.attach = request->attach,
 			.wait = request->timeout_ms != 0,
-			.generation = request->generation},
+			.generation = request->generation,
+			.newer_than = request->newer_than},
 	};
 }
 

@@ -15,6 +15,7 @@ struct tdc_attach_request {
 	enum tidl_attach attach;
 	int64_t timeout_ms;  /* 0: does not wait; negative: for ever */
 	uint64_t generation; /* 0: the current one */
+	uint64_t newer_than; /* 0: any */
 };
 
 /* A user's request, checked. @ret_name keeps pointing into @text, and @ret_request to @ret_name. */

@@ -22,6 +22,7 @@
 #include "client/lib/receive.h"
 #include "client/lib/stdio_guard.h"
 #include "client/lib/waiters.h"
+#include "client/lib/watch.h"
 #include "proto/base/fd.h"
 #include "proto/wire/packet.h"
 
@@ -82,7 +83,7 @@ static void call_send_cancel(struct tidl_client *client, const struct tdc_call *
 /* The answer, when it comes, is nobody's. */
 static void call_orphan(struct tidl_client *client, struct tdc_call *call, int result)
 {
-	if (call->is_sent)
+	if (call->is_sent && call->watch == NULL)
 		client->orphan_count++;
 	tdc_waiters_end(client, call, result);
 }
@@ -102,6 +103,12 @@ static int call_unanswered(const struct tidl_client *client, const struct tdc_ca
  * is worth waiting for a little longer. */
 static void call_give_up(struct tidl_client *client, struct tdc_call *call, int code)
 {
+	if (call->watch != NULL) {
+		tdc_waiters_end(client, call,
+				code == TIDL_ERR_TIMEOUT ? TDC_CALL_EXPIRED
+							 : tdp_fault_code(call->fault, code));
+		return;
+	}
 	if (!call->is_sent || !call->is_wait || call->given_up != 0) {
 		int reason = call->given_up != 0 ? call->given_up : code;
 
@@ -202,7 +209,8 @@ static void call_run(struct tidl_client *client, struct tdc_call *call, struct t
 	/* The call is on this thread's stack and in everybody's list: the thread must not be
 	 * cancelled in poll(). */
 	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	call->request_id = client->next_request_id++;
+	if (call->watch == NULL)
+		call->request_id = client->next_request_id++;
 	tdc_waiters_link(client, call);
 	while (!call->is_done) {
 		if (!call->is_sent)
@@ -256,11 +264,63 @@ int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,
 	return call->fault->code;
 }
 
+static bool is_held_back(const struct tdp_message *request)
+{
+	return request->kind == TDP_MESSAGE_WAIT ||
+	       (request->kind == TDP_MESSAGE_GET && request->get.wait);
+}
+
+/* On success the answer is in the call's reply; there is none else. */
+static int call_do(struct tidl_client *client, struct tdc_call *call, struct tdp_message *request,
+		   enum tdp_message_kind expected)
+{
+	int r = tdc_reply_new(&call->reply, call->fault);
+
+	if (r < 0)
+		return r;
+	call->wake_fd = -1;
+	call->is_wait = is_held_back(request);
+	r = tdc_client_lock_open(client, call->fault);
+	if (r == 0) {
+		if (!call->is_wait)
+			call->deadline = tdc_deadline_after(client->answer_timeout_ms);
+		call_run(client, call, request);
+		tdc_client_unlock(client);
+		(void)tdp_fd_close(call->wake_fd);
+		r = call->result < 0 ? call->result : tdc_call_conclude(client, call, expected);
+	}
+	if (r != 0)
+		call->reply = tdc_reply_free(call->reply);
+	return r;
+}
+
 int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t deadline,
 	     enum tdp_message_kind expected, struct tdc_reply **ret_reply, struct tdp_fault *fault)
 {
+	struct tdc_call call = {.deadline = deadline, .fault = fault};
+	int r = call_do(client, &call, request, expected);
+
+	if (r == 0)
+		*ret_reply = call.reply;
+	return r;
+}
+
+int tdc_call_watch(struct tidl_client *client, struct tdp_message *request,
+		   struct tidl_watch *watch, struct tdp_fault *fault)
+{
+	struct tdc_call call = {.opened = watch, .fault = fault};
+	int r = call_do(client, &call, request, TDP_MESSAGE_WATCHING);
+
+	(void)tdc_reply_free(call.reply);
+	return r;
+}
+
+int tdc_call_await_event(struct tidl_client *client, struct tidl_watch *watch, int64_t deadline,
+			 struct tdp_fault *fault)
+{
 	struct tdc_call call = {
-		.is_wait = request->kind == TDP_MESSAGE_GET && request->get.wait,
+		.watch = watch,
+		.is_sent = true,
 		.wake_fd = -1,
 		.deadline = deadline,
 		.fault = fault,
@@ -269,21 +329,13 @@ int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t de
 
 	if (r < 0)
 		return r;
-	r = tdc_client_lock_open(client, fault);
-	if (r == 0) {
-		if (!call.is_wait)
-			call.deadline = tdc_deadline_after(client->answer_timeout_ms);
-		call_run(client, &call, request);
-		tdc_client_unlock(client);
-		(void)tdp_fd_close(call.wake_fd);
-		r = call.result < 0 ? call.result : tdc_call_conclude(client, &call, expected);
-	}
-	if (r != 0) {
-		(void)tdc_reply_free(call.reply);
-		return r;
-	}
-	*ret_reply = call.reply;
-	return 0;
+	tdc_client_lock(client);
+	if (!tdc_watch_is_ready(watch) && client->state == TDC_CLIENT_STATE_OPEN)
+		call_run(client, &call, NULL);
+	tdc_client_unlock(client);
+	(void)tdp_fd_close(call.wake_fd);
+	(void)tdc_reply_free(call.reply);
+	return call.result;
 }
 
 /* Requests that no thread waits for go out here. False: the socket is full. */

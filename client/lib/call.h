@@ -14,6 +14,7 @@
 
 struct tdc_call;
 struct tidl_client;
+struct tidl_watch;
 
 /* How long a broker may take to answer what it never holds back. It answers within milliseconds:
  * one that takes longer is stopped, or its machine stands still. */
@@ -23,12 +24,12 @@ enum { TDC_ANSWER_TIMEOUT_MS = 30 * 1000 };
 #define TDC_ANSWER_DUE TDC_DEADLINE_NEVER
 
 /*
- * Send a request and wait for its answer; other threads' calls go on meanwhile. A GET that waits
- * for a name is given up at @deadline; every other request when the client's `answer_timeout_ms`
- * have passed, and at once when interrupted.
+ * Send a request and wait for its answer; other threads' calls go on meanwhile. A GET or
+ * WAIT that the broker may hold back is given up at @deadline; every other request when the
+ * client's `answer_timeout_ms` have passed, and at once when interrupted.
  *
- * Returns 0 with an answer of kind @expected; TDC_CALL_EXPIRED without one when the deadline of a
- * waiting GET passed, whose sentence is the caller's to write; or the broker's refusal,
+ * Returns 0 with an answer of kind @expected; TDC_CALL_EXPIRED without one when the deadline
+ * passed, whose sentence is the caller's to write; or the broker's refusal,
  * TIDL_ERR_TIMEOUT (the broker does not answer), _INTERRUPTED, _DESCRIPTORS or a connection error.
  * Leases in an answer that is not handed on are given back.
  */
@@ -37,6 +38,15 @@ enum { TDC_CALL_EXPIRED = 1 };
 int tdc_call(struct tidl_client *client, struct tdp_message *request, int64_t deadline,
 	     enum tdp_message_kind expected, struct tdc_reply **ret_reply,
 	     struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Send a WATCH; the answer, which events may follow at once, turns @watch into one. */
+int tdc_call_watch(struct tidl_client *client, struct tdp_message *request,
+		   struct tidl_watch *watch, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Wait until the watch may have something to take. Returns 0, TDC_CALL_EXPIRED at the deadline, or
+ * TIDL_ERR_INTERRUPTED, _DESCRIPTORS, _NO_MEMORY or a connection error. */
+int tdc_call_await_event(struct tidl_client *client, struct tidl_watch *watch, int64_t deadline,
+			 struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* What the end of a call means for its caller: as for tdc_call(). No lock held. */
 int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,

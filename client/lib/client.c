@@ -14,7 +14,10 @@
 #include "client/lib/deadline.h"
 #include "client/lib/fork.h"
 #include "client/lib/waiters.h"
+#include "client/lib/watch.h"
 #include "proto/base/fd.h"
+#include "proto/wire/message.h"
+#include "proto/wire/packet.h"
 
 /* A child that reconnects has no options of its own any more; this is the default of the first. */
 enum { RECONNECT_TIMEOUT_MS = 5000 };
@@ -112,6 +115,20 @@ void tdc_client_unlock(struct tidl_client *client)
 	pthread_mutex_unlock(&client->lock);
 }
 
+/* So that the broker does not take this for a death. Best effort; it would only wait a little. */
+static void client_say_goodbye(struct tidl_client *client)
+{
+	const struct tdp_message message = {.kind = TDP_MESSAGE_GOODBYE};
+	struct tdp_fault unused;
+	size_t size_bytes;
+
+	if (client->state == TDC_CLIENT_STATE_OPEN &&
+	    tdp_message_pack(&message, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
+			     &unused) == 0 &&
+	    tdp_packet_send(client->link.fd, client->packet, size_bytes, NULL, 0) < 0)
+		return;
+}
+
 void tdc_client_end(struct tidl_client *client)
 {
 	struct tdp_fault closed;
@@ -119,12 +136,14 @@ void tdc_client_end(struct tidl_client *client)
 	(void)tdp_fault_code(&closed, TIDL_ERR_CLOSED);
 	tdc_client_lock(client);
 	tdc_outbound_drop(client);
+	client_say_goodbye(client);
 	client_set_state(client, TDC_CLIENT_STATE_CLOSED);
 	client->orphan_count = 0;
 	/* The leader polls the socket, so that may not be closed under it. */
 	if (client->link.fd >= 0)
 		(void)shutdown(client->link.fd, SHUT_RDWR);
 	tdc_waiters_end_all(client, &closed);
+	tdc_watches_end_all(client);
 	tdc_client_unlock(client);
 }
 
@@ -216,6 +235,7 @@ void tdc_client_break(struct tidl_client *client, const struct tdp_fault *reason
 	tdc_outbound_drop(client);
 	client->orphan_count = 0;
 	tdc_waiters_end_all(client, reason);
+	tdc_watches_end_all(client);
 }
 
 void tdc_client_become_child(struct tidl_client *client)
@@ -228,4 +248,5 @@ void tdc_client_become_child(struct tidl_client *client)
 	client_set_state(client, TDC_CLIENT_STATE_FORKED);
 	tdc_outbound_drop(client);
 	tdc_waiters_forget_all(client);
+	tdc_watches_forget_all(client);
 }

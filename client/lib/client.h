@@ -17,6 +17,7 @@
 #include "proto/base/fault.h"
 
 struct tdc_call;
+struct tidl_watch;
 
 /*
  *   OPEN --broker gone, protocol broken--> BROKEN
@@ -59,6 +60,7 @@ struct tidl_client {
 
 	struct tdc_attention attention;
 	struct tdc_outbound outbound;
+	struct tidl_watch *watches;
 	struct tdc_segtable segments;
 
 	/* Guarded by the registry's lock. */

@@ -13,6 +13,7 @@ struct tidl_client;
 enum tdc_lease_kind {
 	TDC_LEASE_PUBLICATION, /* a lease on a publication; id: lease id */
 	TDC_LEASE_ALLOCATION,  /* a hold on an allocated segment; id: segment id */
+	TDC_LEASE_WATCH,       /* events that the broker sends; id: watch id */
 	TDC_LEASE_REQUEST,     /* a request that the broker holds back; id: request id */
 };
 

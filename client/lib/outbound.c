@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ended leases on their way to the broker, as RELEASE messages of many, and requests that are given
- * up, as CANCEL. Runs inside deleters, hence
+ * Ended leases on their way to the broker, as RELEASE messages of many, and what is given up, as
+ * CANCEL and UNWATCH. Runs inside deleters, hence
  * allocates nothing and never waits: what the socket does not take now goes with the next call. A
  * broken socket is not noticed here; whoever waits for an answer finds out.
  */
@@ -74,13 +74,17 @@ static int batch_send(struct tidl_client *client, const struct release_batch *ba
 	return outbound_send(client, &message);
 }
 
-static int cancel_send(struct tidl_client *client, const struct tdc_lease *lease)
+/* Those that have a message each. */
+static int single_send(struct tidl_client *client, const struct tdc_lease *lease)
 {
-	struct tdp_message message = {
-		.kind = TDP_MESSAGE_CANCEL,
-		.cancel = {.request_id = lease->id},
-	};
+	struct tdp_message message = {.kind = TDP_MESSAGE_CANCEL};
 
+	if (lease->kind == TDC_LEASE_WATCH) {
+		message.kind = TDP_MESSAGE_UNWATCH;
+		message.unwatch.watch_id = lease->id;
+	} else {
+		message.cancel.request_id = lease->id;
+	}
 	return outbound_send(client, &message);
 }
 
@@ -118,7 +122,7 @@ void tdc_outbound_flush(struct tidl_client *client)
 			outbound_pop(&client->outbound, batch_count(&batch));
 			continue;
 		}
-		if (cancel_send(client, client->outbound.head) < 0)
+		if (single_send(client, client->outbound.head) < 0)
 			return;
 		outbound_pop(&client->outbound, 1);
 	}

@@ -9,6 +9,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/waiters.h"
+#include "client/lib/watch.h"
 #include "proto/wire/packet.h"
 
 static enum tdc_receive_result receive_break(struct tidl_client *client,
@@ -45,12 +46,14 @@ static int connection_code(int code)
 	return code <= TIDL_ERR_NO_BROKER && tdp_error_is_known(code) ? code : TIDL_ERR_BROKER_GONE;
 }
 
-/* A packet that answers no request: the broker's last words, or an event of a newer version. */
+/* A packet that answers no request: an event, the broker's last words, or something newer. */
 static enum tdc_receive_result receive_unasked(struct tidl_client *client,
 					       const struct tdp_message *message)
 {
 	struct tdp_fault fault;
 
+	if (message->kind == TDP_MESSAGE_EVENT)
+		tdc_watches_deliver(client, &message->event);
 	if (message->kind != TDP_MESSAGE_FAILURE)
 		return TDC_RECEIVE_HANDLED;
 	(void)tdp_fault_set(&fault, connection_code(message->failure.code),
@@ -69,6 +72,8 @@ static enum tdc_receive_result receive_deliver(struct tidl_client *client, struc
 		return receive_unasked(client, message);
 	call = tdc_waiters_find(client, message->request_id);
 	if (call != NULL) {
+		if (call->opened != NULL && message->kind == TDP_MESSAGE_WATCHING)
+			tdc_watch_opened(client, call->opened, message->watching.watch_id);
 		own = call->reply;
 		call->reply = *reply;
 		*reply = own;

@@ -53,6 +53,9 @@ void tdc_reply_give_back(struct tidl_client *client, const struct tdc_reply *rep
 	} else if (reply->message.kind == TDP_MESSAGE_ALLOCATED) {
 		if (tdc_lease_new(TDC_LEASE_ALLOCATION, &lease, &unused) == 0)
 			lease->id = reply->message.allocated.segment.id;
+	} else if (reply->message.kind == TDP_MESSAGE_WATCHING) {
+		if (tdc_lease_new(TDC_LEASE_WATCH, &lease, &unused) == 0)
+			lease->id = reply->message.watching.watch_id;
 	}
 	/* Without memory even for that, the connection's end gives it back. */
 	if (lease == NULL)

@@ -32,7 +32,8 @@ struct tdc_reply *tdc_reply_free(struct tdc_reply *reply);
 /* Forget the message and close what descriptors are left. */
 void tdc_reply_reset(struct tdc_reply *reply);
 
-/* Give back the lease or allocation that an answer grants when nobody wants it. Client locked. */
+/* Give back the lease, allocation or watch that an answer grants when nobody wants it. Client
+ * locked. */
 void tdc_reply_give_back(struct tidl_client *client, const struct tdc_reply *reply);
 
 static inline void tdc_reply_freep(struct tdc_reply **reply)

@@ -3,6 +3,7 @@
 #include "include/tidl/error.h"
 #include "include/tidl/publish.h"
 #include "include/tidl/tensor.h"
+#include "include/tidl/watch.h"
 #include "proto/base/fault.h"
 #include "proto/tensor/dtype.h"
 
@@ -64,6 +65,29 @@ const char *tidl_retention_name(enum tidl_retention retention)
 		return "seconds";
 	case TIDL_RETENTION_UNTIL_IDLE:
 		return "until-idle";
+	}
+	return unknown_word;
+}
+
+const char *tidl_event_kind_name(enum tidl_event_kind kind)
+{
+	switch (kind) {
+	case TIDL_EVENT_PUBLISHED:
+		return "published";
+	case TIDL_EVENT_REPLACED:
+		return "replaced";
+	case TIDL_EVENT_REMOVED:
+		return "removed";
+	case TIDL_EVENT_LEASED:
+		return "leased";
+	case TIDL_EVENT_RELEASED:
+		return "released";
+	case TIDL_EVENT_OWNER_DIED:
+		return "owner_died";
+	case TIDL_EVENT_LOST:
+		return "lost";
+	case TIDL_EVENT_RECALLED:
+		return "recalled";
 	}
 	return unknown_word;
 }

@@ -31,8 +31,10 @@ struct tdc_call {
 	int64_t deadline;
 	struct tdc_reply *reply; /* never NULL; swapped with the receiver's */
 	struct tdp_fault *fault;
-	struct tdc_ready *ready; /* no thread waits: tell this; NULL: one does */
-	unsigned char *unsent;	 /* without a thread: the packet, until the socket takes it */
+	struct tidl_watch *opened; /* becomes a watch when the answer comes */
+	struct tidl_watch *watch;  /* no request: waits for an event of this */
+	struct tdc_ready *ready;   /* no thread waits: tell this; NULL: one does */
+	unsigned char *unsent;	   /* without a thread: the packet, until the socket takes it */
 	size_t unsent_bytes;
 	struct tdc_call *prev, *next;
 };

@@ -8,6 +8,7 @@
 #include <tidl/client.h>
 #include <tidl/export.h>
 #include <tidl/tensor.h>
+#include <tidl/watch.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +46,11 @@ TIDL_API int tidl_get_begin(struct tidl_client *client, const char *name,
 			    const struct tidl_get_options *options,
 			    struct tidl_pending **ret_pending);
 
+/* tidl_wait_begin - the same for tidl_wait(); `timeout_ms` is ignored. */
+TIDL_API int tidl_wait_begin(struct tidl_client *client, const char *name,
+			     const struct tidl_wait_options *options,
+			     struct tidl_pending **ret_pending);
+
 /* tidl_pending_is_done - non-zero once there is an answer or the connection is over. Never blocks.
  */
 TIDL_API int tidl_pending_is_done(struct tidl_pending *pending);
@@ -57,26 +63,30 @@ TIDL_API int tidl_pending_is_done(struct tidl_pending *pending);
  */
 TIDL_API int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tensor **ret_tensor);
 
+/* tidl_pending_generation - the same for a tidl_wait_begin(). */
+TIDL_API int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret_generation);
+
 /* tidl_pending_free - cancel it unless it is done, and free it. NULL is allowed. Never blocks. */
 TIDL_API void tidl_pending_free(struct tidl_pending *pending);
 
 /*
  * Programs with several event loops on one client, or with blocking calls beside one: any thread
- * may receive what another one waits for. A key (not 0) on requests makes it known whom to tell.
- * After each tidl_dispatch() take all keys and tell their loops.
+ * may receive what another one waits for. A key (not 0) on requests and watches makes it known whom
+ * to tell. After each tidl_dispatch() take all keys and tell their loops.
  */
 TIDL_API void tidl_pending_set_key(struct tidl_pending *pending, uint64_t key);
+TIDL_API void tidl_watch_set_key(struct tidl_watch *watch, uint64_t key);
 
 /*
- * tidl_ready - the key of a request that is done and that no call of tidl_ready() has named yet. 0:
- * no more. Any thread; never blocks.
+ * tidl_ready - the key of a request that is done, or of a watch that has events or has ended, and
+ * that no call of tidl_ready() has named since. 0: no more. Any thread; never blocks.
  */
 TIDL_API uint64_t tidl_ready(struct tidl_client *client);
 
 /*
  * tidl_due - answers that may still come without a thread that waits for them: those of requests
- * that are not done, and of such as were given up. While it is 0, an event loop need not
- * look at tidl_fd(). Any thread; never blocks.
+ * that are not done, and of such as were given up. While it is 0 and there is no watch, an event
+ * loop need not look at tidl_fd(). Any thread; never blocks.
  */
 TIDL_API size_t tidl_due(struct tidl_client *client);
 

@@ -75,6 +75,7 @@ struct tidl_get_options {
 	enum tidl_attach attach; /* 0: TIDL_ATTACH_READ */
 	int64_t timeout_ms;	 /* wait for the name: 0 does not wait, negative waits for ever */
 	uint64_t generation;	 /* this generation only; 0: the current one */
+	uint64_t newer_than;	 /* a generation above this one; 0: any */
 };
 
 /*

@@ -11,5 +11,6 @@
 #include <tidl/publish.h>
 #include <tidl/tensor.h>
 #include <tidl/version.h>
+#include <tidl/watch.h>
 
 #endif

@@ -119,6 +119,8 @@ size_t tt_offline_released(const struct tt_offline *offline, uint64_t *ret_ids, 
 		if (r < 0)
 			return count;
 		cr_assert_eq(tdp_message_unpack(&arena, packet, size_bytes, &message, &fault), 0);
+		if (message.kind == TDP_MESSAGE_GOODBYE)
+			continue;
 		cr_assert_eq(message.kind, TDP_MESSAGE_RELEASE);
 		cr_assert_eq(message.request_id, 0);
 		for (size_t i = 0; i < message.release.lease_count; i++) {

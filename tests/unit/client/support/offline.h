@@ -23,7 +23,7 @@ void tt_offline_deinit(struct tt_offline *offline);
 struct tidl_tensor *tt_offline_tensor(struct tt_offline *offline, int64_t rows, int64_t columns,
 				      enum tidl_attach attach, uint64_t lease_id);
 
-/* Lease ids in the RELEASE messages that have arrived; other messages fail the test. */
+/* Lease ids in the RELEASE messages that have arrived; other messages but GOODBYE fail the test. */
 size_t tt_offline_released(const struct tt_offline *offline, uint64_t *ret_ids, size_t capacity);
 
 #endif

@@ -3,6 +3,7 @@
  * sentence of a refusal. */
 #include "include/tidl/pending.h"
 
+#include "client/lib/bundle.h"
 #include "client/lib/generation.h"
 #include "client/lib/pending.h"
 #include "client/lib/report.h"
@@ -41,7 +42,27 @@ int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tensor **ret_t
 	else
 		r = tdc_pending_grant(pending, &grant, &fault);
 	if (r == 0)
-		r = tdc_grant_tensor(&grant, 0, ret_tensor, &fault);
+		r = tdc_grant_single(&grant, ret_tensor, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_pending_any(struct tidl_pending *pending, struct tidl_tensor **ret_tensor,
+		     struct tidl_bundle **ret_bundle)
+{
+	struct tdp_fault fault = {.code = 0};
+	tdc_auto_grant grant = TDC_GRANT_NONE;
+	int r;
+
+	if (pending == NULL)
+		r = tdc_refuse_null("pending", &fault);
+	else if (ret_tensor == NULL)
+		r = tdc_refuse_null("ret_tensor", &fault);
+	else if (ret_bundle == NULL)
+		r = tdc_refuse_null("ret_bundle", &fault);
+	else
+		r = tdc_pending_grant(pending, &grant, &fault);
+	if (r == 0)
+		r = tdc_bundle_or_tensor(&grant, ret_tensor, ret_bundle, &fault);
 	return tdc_report(r, &fault);
 }
 

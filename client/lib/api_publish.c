@@ -13,56 +13,22 @@
 #include "client/lib/report.h"
 #include "proto/tensor/dtype.h"
 
-static int publish_check_arguments(const struct tidl_client *client, const char *name,
-				   const void *managed, const struct tidl_publication *publication,
+static int publish_member(struct tidl_client *client, const char *name,
+			  const struct tdc_member *member,
+			  const struct tidl_publish_options *options,
+			  struct tidl_publication *ret_publication, struct tdp_fault *fault)
+{
+	struct tdc_content content = {.member_count = 1, .members = member};
+
+	return tdc_publish_text(client, name, &content, options, ret_publication, fault);
+}
+
+static int publish_check_arguments(const struct tidl_client *client, const void *managed,
 				   struct tdp_fault *fault)
 {
 	if (client == NULL)
 		return tdc_refuse_null("client", fault);
-	if (name == NULL)
-		return tdc_refuse_null("name", fault);
-	if (managed == NULL)
-		return tdc_refuse_null("managed", fault);
-	if (publication != NULL && publication->size < sizeof(publication->size))
-		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
-				     "the publication has no valid `size`: set it to the size of "
-				     "its struct");
-	return 0;
-}
-
-/* As much as the caller's version of the struct has room for. */
-static void publication_hand_out(struct tidl_publication *publication,
-				 struct tidl_publication *ret_publication)
-{
-	size_t size_bytes;
-
-	if (ret_publication == NULL)
-		return;
-	size_bytes = ret_publication->size;
-	publication->size = size_bytes;
-	memcpy(ret_publication, publication,
-	       size_bytes < sizeof(*publication) ? size_bytes : sizeof(*publication));
-}
-
-static int publish_content(struct tidl_client *client, const char *text,
-			   const struct tdc_content *content,
-			   const struct tidl_publish_options *options,
-			   struct tidl_publication *ret_publication, struct tdp_fault *fault)
-{
-	struct tidl_publish_options complete = {.size = sizeof(complete)};
-	struct tidl_publication publication;
-	struct tdc_name name;
-	int r = tdc_options_copy(options, &complete, sizeof(complete), fault);
-
-	if (r == 0)
-		r = tdc_publish_options_check(&complete, fault);
-	if (r == 0)
-		r = tdc_name_parse(text, &name, fault);
-	if (r == 0)
-		r = tdc_publish(client, &name, content, &complete, &publication, fault);
-	if (r == 0)
-		publication_hand_out(&publication, ret_publication);
-	return r;
+	return managed == NULL ? tdc_refuse_null("managed", fault) : 0;
 }
 
 int tidl_publish(struct tidl_client *client, const char *name,
@@ -72,13 +38,12 @@ int tidl_publish(struct tidl_client *client, const char *name,
 {
 	struct tdp_fault fault = {.code = 0};
 	struct tdc_member member = {.key = ""};
-	struct tdc_content content = {.member_count = 1, .members = &member};
-	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
+	int r = publish_check_arguments(client, managed, &fault);
 
 	if (r == 0)
 		r = tdc_import(managed, &member.import, &fault);
 	if (r == 0)
-		r = publish_content(client, name, &content, options, ret_publication, &fault);
+		r = publish_member(client, name, &member, options, ret_publication, &fault);
 	/* The broker holds the memory now, or a copy of it. */
 	if (r == 0 && managed->deleter != NULL)
 		managed->deleter(managed);
@@ -91,13 +56,12 @@ int tidl_publish_legacy(struct tidl_client *client, const char *name,
 {
 	struct tdp_fault fault = {.code = 0};
 	struct tdc_member member = {.key = ""};
-	struct tdc_content content = {.member_count = 1, .members = &member};
-	int r = publish_check_arguments(client, name, managed, ret_publication, &fault);
+	int r = publish_check_arguments(client, managed, &fault);
 
 	if (r == 0)
 		r = tdc_import_legacy(managed, &member.import, &fault);
 	if (r == 0)
-		r = publish_content(client, name, &content, options, ret_publication, &fault);
+		r = publish_member(client, name, &member, options, ret_publication, &fault);
 	if (r == 0 && managed->deleter != NULL)
 		managed->deleter(managed);
 	return tdc_report(r, &fault);

@@ -46,7 +46,7 @@ int tidl_get(struct tidl_client *client, const char *name, const struct tidl_get
 	if (r == 0)
 		r = tdc_attach(client, &request, &grant, &fault);
 	if (r == 0)
-		r = tdc_grant_tensor(&grant, 0, ret_tensor, &fault);
+		r = tdc_grant_single(&grant, ret_tensor, &fault);
 	return tdc_report(r, &fault);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TDC_ATTACH_H
 #define TDC_ATTACH_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "client/lib/grant.h"
@@ -16,6 +17,8 @@ struct tdc_attach_request {
 	int64_t timeout_ms;  /* 0: does not wait; negative: for ever */
 	uint64_t generation; /* 0: the current one */
 	uint64_t newer_than; /* 0: any */
+	size_t key_count;    /* of a bundle; 0: all of it */
+	const char *const *keys;
 };
 
 /* A user's request, checked. @ret_name keeps pointing into @text, and @ret_request to @ret_name. */

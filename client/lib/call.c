@@ -33,7 +33,7 @@ enum { GIVE_UP_GRACE_MS = 2000 };
 void tdc_call_transmit(struct tidl_client *client, struct tdc_call *call, const void *packet,
 		       size_t size_bytes)
 {
-	int r = tdp_packet_send(client->link.fd, packet, size_bytes, NULL, 0);
+	int r = tdp_packet_send(client->link.fd, packet, size_bytes, call->fds, call->fd_count);
 
 	if (r == -EAGAIN)
 		return;
@@ -55,6 +55,7 @@ static void call_send(struct tidl_client *client, struct tdc_call *call,
 
 	tdc_outbound_flush(client);
 	request->request_id = call->request_id;
+	request->fd_count = call->fd_count;
 	r = tdp_message_pack(request, client->packet, TDP_PACKET_MAX_BYTES, &size_bytes,
 			     call->fault);
 	if (r < 0)
@@ -336,6 +337,18 @@ int tdc_call_await_event(struct tidl_client *client, struct tidl_watch *watch, i
 	(void)tdp_fd_close(call.wake_fd);
 	(void)tdc_reply_free(call.reply);
 	return call.result;
+}
+
+int tdc_call_with_fd(struct tidl_client *client, struct tdp_message *request, int fd,
+		     enum tdp_message_kind expected, struct tdc_reply **ret_reply,
+		     struct tdp_fault *fault)
+{
+	struct tdc_call call = {.fds = &fd, .fd_count = 1, .fault = fault};
+	int r = call_do(client, &call, request, expected);
+
+	if (r == 0)
+		*ret_reply = call.reply;
+	return r;
 }
 
 /* Requests that no thread waits for go out here. False: the socket is full. */

@@ -47,6 +47,10 @@ int tdc_call_watch(struct tidl_client *client, struct tdp_message *request,
  * TIDL_ERR_INTERRUPTED, _DESCRIPTORS, _NO_MEMORY or a connection error. */
 int tdc_call_await_event(struct tidl_client *client, struct tidl_watch *watch, int64_t deadline,
 			 struct tdp_fault *fault) TDP_MUST_CHECK;
+/* The same for a request that is answered at once, and carries a descriptor. Borrows @fd. */
+int tdc_call_with_fd(struct tidl_client *client, struct tdp_message *request, int fd,
+		     enum tdp_message_kind expected, struct tdc_reply **ret_reply,
+		     struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* What the end of a call means for its caller: as for tdc_call(). No lock held. */
 int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,

@@ -25,6 +25,8 @@ struct tidl_pending {
 	struct tdc_lease *lease;
 	enum tidl_attach attach;
 	char *path;
+	size_t key_count;
+	char **keys;
 };
 
 static struct tidl_pending *pending_free(struct tidl_pending *pending)
@@ -37,6 +39,9 @@ static struct tidl_pending *pending_free(struct tidl_pending *pending)
 	(void)tdc_lease_forget(pending->lease);
 	free(pending->call.unsent);
 	free(pending->path);
+	for (size_t i = 0; i < pending->key_count; i++)
+		free(pending->keys[i]);
+	free(pending->keys);
 	free(pending);
 	return NULL;
 }
@@ -128,6 +133,25 @@ int tdc_pending_begin(struct tidl_client *client, struct tdp_message *message,
 	return r;
 }
 
+/* What the answer will be held against. */
+static int pending_keep(struct tidl_pending *pending, const struct tdc_attach_request *request,
+			struct tdp_fault *fault)
+{
+	pending->attach = request->attach;
+	pending->path = strdup(request->name->path);
+	pending->keys = calloc(request->key_count + 1, sizeof(*pending->keys));
+	if (pending->path == NULL || pending->keys == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	for (; pending->key_count < request->key_count; pending->key_count++) {
+		char *key = strdup(request->keys[pending->key_count]);
+
+		if (key == NULL)
+			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		pending->keys[pending->key_count] = key;
+	}
+	return 0;
+}
+
 int tdc_pending_attach(struct tidl_client *client, const struct tdc_attach_request *request,
 		       struct tidl_pending **ret_pending, struct tdp_fault *fault)
 {
@@ -137,10 +161,9 @@ int tdc_pending_attach(struct tidl_client *client, const struct tdc_attach_reque
 
 	if (r < 0)
 		return r;
-	pending->attach = request->attach;
-	pending->path = strdup(request->name->path);
-	r = pending->path == NULL ? tdp_fault_code(fault, TIDL_ERR_NO_MEMORY)
-				  : tdc_lease_new(TDC_LEASE_PUBLICATION, &pending->lease, fault);
+	r = pending_keep(pending, request, fault);
+	if (r == 0)
+		r = tdc_lease_new(TDC_LEASE_PUBLICATION, &pending->lease, fault);
 	if (r == 0)
 		r = pending_start(pending, &message, fault);
 	if (r < 0)
@@ -189,7 +212,12 @@ int tdc_pending_take(struct tidl_pending *pending, enum tdp_message_kind expecte
 int tdc_pending_grant(struct tidl_pending *pending, struct tdc_grant *ret_grant,
 		      struct tdp_fault *fault)
 {
-	const struct tdc_grant_request wanted = {.name = pending->path, .attach = pending->attach};
+	const struct tdc_grant_request wanted = {
+		.name = pending->path,
+		.attach = pending->attach,
+		.key_count = pending->key_count,
+		.keys = (const char *const *)pending->keys,
+	};
 	struct tdc_lease *lease;
 	struct tdc_reply *reply;
 	int r = tdc_pending_take(pending, TDP_MESSAGE_GRANTED, &reply, fault);

@@ -23,8 +23,11 @@ struct tdc_member {
 
 /* What is published under one name. Borrowed. */
 struct tdc_content {
+	bool is_bundle;
 	size_t member_count;
 	const struct tdc_member *members;
+	size_t mapping_count;
+	const struct tdp_empty_mapping *mappings;
 };
 
 /*

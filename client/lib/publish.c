@@ -3,13 +3,18 @@
  * other. */
 #include "client/lib/publish.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
-#include "client/lib/placement.h"
+#include "client/lib/owner.h"
+#include "client/lib/report.h"
 #include "client/lib/seal.h"
+#include "proto/base/fd.h"
 #include "proto/base/utf8.h"
+#include "proto/mem/sealed.h"
+#include "proto/wire/manifest.h"
 
 enum { MODE_DEFAULT = 0600, MODE_ALL = 0666 };
 
@@ -52,7 +57,7 @@ static int options_check_metadata(const char *metadata, struct tdp_fault *fault)
 	return 0;
 }
 
-int tdc_publish_options_check(struct tidl_publish_options *options, struct tdp_fault *fault)
+static int publish_options_check(struct tidl_publish_options *options, struct tdp_fault *fault)
 {
 	int r;
 
@@ -89,16 +94,13 @@ static int publish_check_owner(struct tidl_client *client, const struct tdc_name
 	return 0;
 }
 
+/* The message without its rows. */
 static struct tdp_message publish_message(const char *path, const struct tdc_placement *placement,
 					  const struct tidl_publish_options *options)
 {
 	return (struct tdp_message){
 		.kind = TDP_MESSAGE_PUBLISH,
 		.publish = {.name = path,
-			    .segment_count = placement->segment_count,
-			    .segments = placement->segments,
-			    .tensor_count = placement->tensor_count,
-			    .tensors = placement->tensors,
 			    .access = options->access,
 			    .retention = options->retention,
 			    .ttl_ms = (uint64_t)options->retain_ms,
@@ -112,6 +114,64 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .expose = options->expose != 0,
 			    .hands_over = tdc_placement_hands_over(placement)},
 	};
+}
+
+/* A publish that is ready to be sent, perhaps twice. */
+struct publishing {
+	struct tdp_message request;
+	int manifest_fd; /* -1: the rows are in the request */
+};
+
+/* Rows that are too long for a packet go into sealed memory, whose descriptor travels with it. */
+static int publishing_add_manifest(struct publishing *publishing,
+				   const struct tdp_manifest *manifest, struct tdp_fault *fault)
+{
+	size_t size_bytes = tdp_manifest_packed_bytes(manifest);
+	void *bytes = malloc(size_bytes);
+	int r;
+
+	if (bytes == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	tdp_manifest_pack(manifest, bytes);
+	r = tdp_sealed_create("tidl-manifest", bytes, size_bytes, &publishing->manifest_fd, fault);
+	free(bytes);
+	publishing->request.publish.has_manifest = true;
+	return r;
+}
+
+static int publishing_add_rows(struct publishing *publishing, const struct tdc_content *content,
+			       const struct tdc_placement *placement, struct tdp_fault *fault)
+{
+	const struct tdp_manifest rows = {
+		.segment_count = placement->segment_count,
+		.segments = placement->segments,
+		.tensor_count = placement->tensor_count,
+		.tensors = placement->tensors,
+		.empty_mapping_count = content->mapping_count,
+		.empty_mappings = content->mappings,
+	};
+	struct tdp_publish *publish = &publishing->request.publish;
+
+	publish->is_bundle = content->is_bundle;
+	if (content->is_bundle && tdp_manifest_packed_bytes(&rows) > TDP_INLINE_ROWS_MAX_BYTES)
+		return publishing_add_manifest(publishing, &rows, fault);
+	publish->segment_count = rows.segment_count;
+	publish->segments = rows.segments;
+	publish->tensor_count = rows.tensor_count;
+	publish->tensors = rows.tensors;
+	publish->empty_mapping_count = rows.empty_mapping_count;
+	publish->empty_mappings = rows.empty_mappings;
+	return 0;
+}
+
+static int publishing_send(struct tidl_client *client, struct publishing *publishing,
+			   enum tdp_message_kind expected, struct tdc_reply **ret_reply,
+			   struct tdp_fault *fault)
+{
+	if (publishing->manifest_fd >= 0)
+		return tdc_call_with_fd(client, &publishing->request, publishing->manifest_fd,
+					expected, ret_reply, fault);
+	return tdc_call(client, &publishing->request, TDC_ANSWER_DUE, expected, ret_reply, fault);
 }
 
 static void publication_fill(const struct tdp_published *published,
@@ -128,6 +188,8 @@ static void publication_fill(const struct tdp_published *published,
 		.retention = published->retention,
 		.survives_restart = published->survives_restart,
 		.aliases_previous = published->aliases_previous,
+		.tensor_count = placement->tensor_count,
+		.copied_count = placement->copied_count,
 	};
 }
 
@@ -137,27 +199,27 @@ static bool segment_needs_seal(const struct tdc_segment *segment)
 	return segment->is_allocated && atomic_load(&segment->access) != TIDL_ACCESS_IMMUTABLE;
 }
 
-static int publish_check(struct tidl_client *client, struct tdp_message *request,
+static int publish_check(struct tidl_client *client, struct publishing *publishing,
 			 struct tdp_fault *fault)
 {
 	tdc_auto_reply *reply = NULL;
 	int r;
 
-	request->publish.check_only = true;
-	r = tdc_call(client, request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, fault);
-	request->publish.check_only = false;
+	publishing->request.publish.check_only = true;
+	r = publishing_send(client, publishing, TDP_MESSAGE_DONE, &reply, fault);
+	publishing->request.publish.check_only = false;
 	return r;
 }
 
 /* Sealing cannot be taken back, so the broker is asked first whether anything else is in the way.
  */
 static int publish_seal(struct tidl_client *client, const struct tdc_placement *placement,
-			struct tdp_message *request, struct tdp_fault *fault)
+			struct publishing *publishing, struct tdp_fault *fault)
 {
 	bool is_checked = false;
 	int r = 0;
 
-	if (request->publish.access != TIDL_ACCESS_IMMUTABLE)
+	if (publishing->request.publish.access != TIDL_ACCESS_IMMUTABLE)
 		return 0;
 	for (size_t i = 0; r == 0 && i < placement->aliased_count; i++) {
 		struct tdc_segment *segment = placement->aliased[i];
@@ -165,7 +227,7 @@ static int publish_seal(struct tidl_client *client, const struct tdc_placement *
 		if (!segment_needs_seal(segment))
 			continue;
 		if (!is_checked)
-			r = publish_check(client, request, fault);
+			r = publish_check(client, publishing, fault);
 		is_checked = true;
 		if (r == 0)
 			r = tdc_seal_in_place(client, segment, fault);
@@ -179,30 +241,84 @@ static void publish_note_access(const struct tdc_placement *placement, enum tidl
 		atomic_store(&placement->aliased[i]->access, (int)access);
 }
 
-int tdc_publish(struct tidl_client *client, const struct tdc_name *name,
-		const struct tdc_content *content, const struct tidl_publish_options *options,
-		struct tidl_publication *ret_publication, struct tdp_fault *fault)
+/* From a placement to a name. */
+static int publish_placed(struct tidl_client *client, struct publishing *publishing,
+			  struct tdc_placement *placement, struct tidl_publication *publication,
+			  struct tdp_fault *fault)
 {
-	struct tdc_placement placement;
-	struct tdp_message request;
 	tdc_auto_reply *reply = NULL;
+	int r = publish_seal(client, placement, publishing, fault);
+
+	if (r == 0)
+		r = publishing_send(client, publishing, TDP_MESSAGE_PUBLISHED, &reply, fault);
+	if (r < 0)
+		return r;
+	publish_note_access(placement, publishing->request.publish.access);
+	if (tdc_placement_hands_over(placement))
+		tdc_placement_handed_over(placement);
+	publication_fill(&reply->message.published, placement, publication);
+	return 0;
+}
+
+static int publish_content(struct tidl_client *client, const struct tdc_name *name,
+			   const struct tdc_content *content,
+			   const struct tidl_publish_options *options,
+			   struct tidl_publication *ret_publication, struct tdp_fault *fault)
+{
+	struct publishing publishing = {.manifest_fd = -1};
+	struct tdc_placement placement;
 	int r = publish_check_owner(client, name, fault);
 
 	if (r == 0)
 		r = tdc_placement_init(&placement, client, content, options, fault);
 	if (r < 0)
 		return r;
-	request = publish_message(name->path, &placement, options);
-	r = publish_seal(client, &placement, &request, fault);
+	publishing.request = publish_message(name->path, &placement, options);
+	r = publishing_add_rows(&publishing, content, &placement, fault);
 	if (r == 0)
-		r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_PUBLISHED, &reply,
-			     fault);
-	if (r == 0) {
-		publish_note_access(&placement, options->access);
-		if (tdc_placement_hands_over(&placement))
-			tdc_placement_handed_over(&placement);
-		publication_fill(&reply->message.published, &placement, ret_publication);
-	}
+		r = publish_placed(client, &publishing, &placement, ret_publication, fault);
+	(void)tdp_fd_close(publishing.manifest_fd);
 	tdc_placement_deinit(client, &placement);
+	return r;
+}
+
+/* As much as the caller's version of the struct has room for. */
+static void publication_hand_out(struct tidl_publication *publication,
+				 struct tidl_publication *ret_publication)
+{
+	size_t size_bytes;
+
+	if (ret_publication == NULL)
+		return;
+	size_bytes = ret_publication->size;
+	publication->size = size_bytes;
+	memcpy(ret_publication, publication,
+	       size_bytes < sizeof(*publication) ? size_bytes : sizeof(*publication));
+}
+
+int tdc_publish_text(struct tidl_client *client, const char *text,
+		     const struct tdc_content *content, const struct tidl_publish_options *options,
+		     struct tidl_publication *ret_publication, struct tdp_fault *fault)
+{
+	struct tidl_publish_options complete = {.size = sizeof(complete)};
+	struct tidl_publication publication;
+	struct tdc_name name;
+	int r;
+
+	if (text == NULL)
+		return tdc_refuse_null("name", fault);
+	if (ret_publication != NULL && ret_publication->size < sizeof(ret_publication->size))
+		return options_refuse("the publication has no valid `size`: set it to the size of "
+				      "its struct",
+				      fault);
+	r = tdc_options_copy(options, &complete, sizeof(complete), fault);
+	if (r == 0)
+		r = publish_options_check(&complete, fault);
+	if (r == 0)
+		r = tdc_name_parse(text, &name, fault);
+	if (r == 0)
+		r = publish_content(client, &name, content, &complete, &publication, fault);
+	if (r == 0)
+		publication_hand_out(&publication, ret_publication);
 	return r;
 }

@@ -31,6 +31,8 @@ struct tdc_call {
 	int64_t deadline;
 	struct tdc_reply *reply; /* never NULL; swapped with the receiver's */
 	struct tdp_fault *fault;
+	const int *fds; /* to be sent with it; borrowed */
+	uint32_t fd_count;
 	struct tidl_watch *opened; /* becomes a watch when the answer comes */
 	struct tidl_watch *watch;  /* no request: waits for an event of this */
 	struct tdc_ready *ready;   /* no thread waits: tell this; NULL: one does */

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tidl/bundle.h>
 #include <tidl/client.h>
 #include <tidl/export.h>
 #include <tidl/tensor.h>
@@ -65,6 +66,13 @@ TIDL_API int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tenso
 
 /* tidl_pending_generation - the same for a tidl_wait_begin(). */
 TIDL_API int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret_generation);
+/*
+ * tidl_pending_any - the same, for a name that may stand for a bundle (bundle.h): sets one of the
+ * two, and the other to NULL. Waits for one round trip for every 253 segments that a bundle has
+ * beyond the first 253.
+ */
+TIDL_API int tidl_pending_any(struct tidl_pending *pending, struct tidl_tensor **ret_tensor,
+			      struct tidl_bundle **ret_bundle);
 
 /* tidl_pending_free - cancel it unless it is done, and free it. NULL is allowed. Never blocks. */
 TIDL_API void tidl_pending_free(struct tidl_pending *pending);

@@ -65,16 +65,18 @@ struct tidl_publish_options {
 
 /* What became of a publish. Set `size` before the call. */
 struct tidl_publication {
-	size_t size;		/* sizeof(struct tidl_publication), set by the caller */
-	uint64_t generation;	/* broker-wide number of this publication */
-	uint64_t tensor_bytes;	/* bytes of the tensor: elements x element size */
-	uint64_t exposed_bytes; /* bytes that a reader can reach: the whole segment */
-	enum tidl_path path;
-	enum tidl_copy_reason reason;  /* why `path` is TIDL_PATH_COPIED */
-	int copied;		       /* non-zero: a snapshot was copied */
+	size_t size;		      /* sizeof(struct tidl_publication), set by the caller */
+	uint64_t generation;	      /* broker-wide number of this publication */
+	uint64_t tensor_bytes;	      /* bytes of all tensors: elements x element size */
+	uint64_t exposed_bytes;	      /* bytes that a reader can reach: the whole segments */
+	enum tidl_path path;	      /* of a bundle: COPIED if any was, else ATTACHED if any was */
+	enum tidl_copy_reason reason; /* why `path` is TIDL_PATH_COPIED */
+	int copied;		      /* non-zero: a snapshot was copied */
 	enum tidl_retention retention; /* as granted */
 	int survives_restart;	       /* non-zero: a restart of the broker keeps it */
 	int aliases_previous;	       /* non-zero: the replaced generation had the same memory */
+	size_t tensor_count;	       /* 1 for a single tensor */
+	size_t copied_count;	       /* tensors that were copied */
 };
 
 /*

@@ -76,6 +76,8 @@ struct tidl_get_options {
 	int64_t timeout_ms;	 /* wait for the name: 0 does not wait, negative waits for ever */
 	uint64_t generation;	 /* this generation only; 0: the current one */
 	uint64_t newer_than;	 /* a generation above this one; 0: any */
+	size_t key_count;	 /* of a bundle (bundle.h): only these; 0: all of it */
+	const char *const *keys;
 };
 
 /*
@@ -91,8 +93,9 @@ struct tidl_get_options {
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND, _GENERATION_GONE, _PERMISSION,
  * _TIMEOUT, _INTERRUPTED, _ACCESS, _BUSY, _QUOTA, _LIMIT, _UNSUPPORTED, _NO_MEMORY, _DESCRIPTORS,
- * _SEGMENT_BAD, _SYSTEM or a connection error. Blocks up to the time-out plus one round trip. The
- * time-out is about the name; of a broker that does not answer see client.h, "Waiting".
+ * _SEGMENT_BAD, _SYSTEM or a connection error; TIDL_ERR_INVALID_ARGUMENT when the name stands for a
+ * bundle, too. Blocks up to the time-out plus one round trip. The time-out is about the name; of a
+ * broker that does not answer see client.h, "Waiting".
  */
 TIDL_API int tidl_get(struct tidl_client *client, const char *name,
 		      const struct tidl_get_options *options, struct tidl_tensor **ret_tensor);

@@ -4,6 +4,7 @@
 
 /* The whole public interface of libtidl. */
 #include <tidl/admin.h>
+#include <tidl/bundle.h>
 #include <tidl/client.h>
 #include <tidl/error.h>
 #include <tidl/export.h>

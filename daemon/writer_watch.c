@@ -68,6 +68,11 @@ struct tdd_writer_watch *tdd_writer_watch_free(struct tdd_writer_watch *watch)
 	return NULL;
 }
 
+void tdd_writer_wake(const struct tdd_segment *segment)
+{
+	tdp_control_wake_by_fd(segment->read_fd, segment->geometry.control_offset_bytes);
+}
+
 static void watch_end(struct tdd_writer_watch *watch, const struct tdp_fault *reason)
 {
 	struct tdd_writer_watch ended = *watch;
@@ -113,7 +118,7 @@ void tdd_writer_left(struct tdd_segment *segment, const struct tdd_holder *holde
 		is_somebody_told = true;
 	}
 	if (is_somebody_told)
-		tdp_control_wake_by_fd(segment->read_fd, segment->geometry.control_offset_bytes);
+		tdd_writer_wake(segment);
 }
 
 void tdd_writer_watches_cancel(struct tdd_segment *segment, const struct tdd_holder *holder)

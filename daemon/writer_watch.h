@@ -53,6 +53,9 @@ int tdd_writer_check(const struct tdd_segment *segment, const struct tdd_holder 
 /* @holder can write the segment no more: tell whom that concerns. */
 void tdd_writer_left(struct tdd_segment *segment, const struct tdd_holder *holder);
 
+/* Wake who sleeps on the segment's control page, to look into their sockets. */
+void tdd_writer_wake(const struct tdd_segment *segment);
+
 /* @holder has nothing of the segment any more: its watches end with CANCELLED. */
 void tdd_writer_watches_cancel(struct tdd_segment *segment, const struct tdd_holder *holder);
 

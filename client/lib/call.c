@@ -379,6 +379,37 @@ static enum tdc_receive_result dispatch_once(struct tidl_client *client, struct 
 	return client->leader == NULL ? tdc_receive(client, reply) : TDC_RECEIVE_NOTHING;
 }
 
+/* With a leader, what arrives is in hands already. Client locked. */
+static bool look_is_due(struct tidl_client *client)
+{
+	struct pollfd item = {.fd = client->link.fd, .events = POLLIN};
+
+	if (client->state != TDC_CLIENT_STATE_OPEN)
+		return false;
+	tdc_outbound_flush(client);
+	(void)calls_flush(client);
+	return client->leader == NULL && poll(&item, 1, 0) > 0;
+}
+
+void tdc_call_look(struct tidl_client *client)
+{
+	tdc_auto_reply *reply = NULL;
+	struct tdp_fault unused;
+	bool is_due;
+
+	do {
+		tdc_client_lock(client);
+		is_due = look_is_due(client);
+		/* Not for nothing: most looks find nothing. Without memory, the next one. */
+		if (is_due && reply == NULL && tdc_reply_new(&reply, &unused) < 0)
+			is_due = false;
+		is_due = is_due && tdc_receive(client, &reply) == TDC_RECEIVE_HANDLED;
+		tdc_client_unlock(client);
+		if (reply != NULL)
+			tdc_reply_reset(reply);
+	} while (is_due);
+}
+
 int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault)
 {
 	tdc_auto_reply *reply = NULL;

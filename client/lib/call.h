@@ -60,6 +60,10 @@ int tdc_call_conclude(struct tidl_client *client, const struct tdc_call *call,
 void tdc_call_transmit(struct tidl_client *client, struct tdc_call *call, const void *packet,
 		       size_t size_bytes);
 
+/* For threads that wait for something else than the socket: handle what has arrived, if no other
+ * thread does, and send what is queued. Costs one system call when there is nothing. */
+void tdc_call_look(struct tidl_client *client);
+
 /* Handle what has arrived and send what is queued, without waiting. */
 int tdc_call_dispatch(struct tidl_client *client, struct tdp_fault *fault) TDP_MUST_CHECK;
 

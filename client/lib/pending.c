@@ -241,6 +241,30 @@ void tidl_pending_set_key(struct tidl_pending *pending, uint64_t key)
 	tdc_client_unlock(pending->client);
 }
 
+void tdc_pending_wakes(struct tidl_pending *pending, const struct tdp_control *control)
+{
+	pending->call.sleepers = control;
+}
+
+int tdc_pending_peek(const struct tidl_pending *pending, struct tdp_fault *fault)
+{
+	const struct tdc_call *call = &pending->call;
+
+	if (!call->is_done)
+		return 0;
+	if (call->result < 0) {
+		*fault = *call->fault;
+		return call->result;
+	}
+	if (call->reply->message.kind == TDP_MESSAGE_FAILURE)
+		return tdp_fault_set(fault, call->reply->message.failure.code, "%s",
+				     call->reply->message.failure.message);
+	return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
+			     "the broker answered with %s what it could only refuse: check its "
+			     "version",
+			     tdp_message_name(call->reply->message.kind));
+}
+
 /* Not done: the answer, when it comes, is nobody's. Client locked. */
 static void pending_cancel(struct tidl_pending *pending)
 {

@@ -8,6 +8,8 @@
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
+struct tdp_control;
+
 /* Send a request without waiting for its answer, or have it sent when the socket has room. @message
  * is consumed; texts in it are borrowed for the call only. */
 int tdc_pending_begin(struct tidl_client *client, struct tdp_message *message,
@@ -26,5 +28,12 @@ int tdc_pending_take(struct tidl_pending *pending, enum tdp_message_kind expecte
 /* What was granted to tdc_pending_attach(), under the same conditions. */
 int tdc_pending_grant(struct tidl_pending *pending, struct tdc_grant *ret_grant,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Wake who sleeps on this page when it is done. The page stays mapped until the pending is freed.
+ * Client locked. */
+void tdc_pending_wakes(struct tidl_pending *pending, const struct tdp_control *control);
+
+/* What the request was refused with, or ended for; 0 while there is no answer. Client locked. */
+int tdc_pending_peek(const struct tidl_pending *pending, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 #endif

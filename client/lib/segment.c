@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "client/lib/client.h"
+#include "client/lib/steps.h"
 #include "include/tidl/publish.h"
 #include "proto/base/checked.h"
 #include "proto/base/kernel.h"
@@ -139,6 +140,7 @@ static struct tdc_segment *segment_free(struct tdc_segment *segment)
 {
 	if (segment == NULL)
 		return NULL;
+	(void)tdc_steps_free(segment->steps);
 	if (segment->base != NULL)
 		(void)munmap(segment->base, segment->map_bytes);
 	free(segment);

@@ -16,6 +16,7 @@
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
+struct tdc_steps;
 struct tidl_client;
 
 /* What tells one map from another. Zeroed before it is filled in, since its bytes are hashed. */
@@ -38,6 +39,7 @@ struct tdc_segment {
 	void *base;
 	size_t map_bytes;
 	uint64_t data_offset_bytes; /* of `base` from the segment's start */
+	struct tdc_steps *steps;    /* guarded by the client's lock; NULL: not used yet */
 	UT_hash_handle hh;
 };
 

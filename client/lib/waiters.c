@@ -13,6 +13,7 @@
 
 #include "client/lib/client.h"
 #include "proto/base/fd.h"
+#include "proto/mem/control.h"
 
 static void call_wake(const struct tdc_call *call)
 {
@@ -69,6 +70,8 @@ void tdc_waiters_end(struct tidl_client *client, struct tdc_call *call, int resu
 	call_wake(call);
 	if (call->ready != NULL)
 		tdc_attention_tell(client, call->ready);
+	if (call->sleepers != NULL)
+		tdp_control_wake(call->sleepers);
 }
 
 void tdc_waiters_end_all(struct tidl_client *client, const struct tdp_fault *reason)

@@ -11,6 +11,7 @@
 #include "proto/base/fault.h"
 
 struct tdc_ready;
+struct tdp_control;
 struct tidl_client;
 struct tidl_watch;
 
@@ -33,10 +34,11 @@ struct tdc_call {
 	struct tdp_fault *fault;
 	const int *fds; /* to be sent with it; borrowed */
 	uint32_t fd_count;
-	struct tidl_watch *opened; /* becomes a watch when the answer comes */
-	struct tidl_watch *watch;  /* no request: waits for an event of this */
-	struct tdc_ready *ready;   /* no thread waits: tell this; NULL: one does */
-	unsigned char *unsent;	   /* without a thread: the packet, until the socket takes it */
+	struct tidl_watch *opened;	    /* becomes a watch when the answer comes */
+	struct tidl_watch *watch;	    /* no request: waits for an event of this */
+	struct tdc_ready *ready;	    /* no thread waits: tell this; NULL: one does */
+	const struct tdp_control *sleepers; /* wake who sleeps on this page; NULL: nobody */
+	unsigned char *unsent; /* without a thread: the packet, until the socket takes it */
 	size_t unsent_bytes;
 	struct tdc_call *prev, *next;
 };

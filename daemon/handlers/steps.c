@@ -31,11 +31,18 @@ int tdd_handle_watch_writer(struct tdd_session *session, const struct tdp_messag
 				     "segment %" PRIu64 " is not held by this connection: allocate "
 				     "it or attach it here first",
 				     watch->segment_id);
-	if (watch->wait)
-		return tdd_writer_watch_park(&session->holder, &spec, fault);
-	r = tdd_writer_check(spec.segment, &session->holder, fault);
-	if (r < 0)
+	if (!watch->wait) {
+		r = tdd_writer_check(spec.segment, &session->holder, fault);
+		if (r == 0)
+			tdd_session_reply_done(session, request->request_id);
 		return r;
-	tdd_session_reply_done(session, request->request_id);
-	return 0;
+	}
+	r = tdd_writer_watch_park(&session->holder, &spec, fault);
+	if (r == TIDL_ERR_WRITER_GONE) {
+		/* By now the client sleeps where it does not see the answer. */
+		tdd_session_reply_failure(session, request->request_id, fault);
+		tdd_writer_wake(spec.segment);
+		return 0;
+	}
+	return r;
 }

@@ -10,6 +10,7 @@
 #include <tidl/export.h>
 #include <tidl/pending.h>
 #include <tidl/publish.h>
+#include <tidl/step.h>
 #include <tidl/tensor.h>
 #include <tidl/version.h>
 #include <tidl/watch.h>

@@ -4,7 +4,8 @@ add_library(tidl_client_test_support STATIC
 	client/support/broker.c
 	client/support/fake_broker.c
 	client/support/foreign.c
-	client/support/offline.c)
+	client/support/offline.c
+	client/support/stepping.c)
 target_link_libraries(tidl_client_test_support PUBLIC
 	tidl_client_static tidl_includes DLPack::DLPack PkgConfig::CRITERION)
 

@@ -226,6 +226,9 @@ TT_TEST(writer_watch, a_parked_request_is_answered_once)
 	cr_expect_eq(reader.reply.kind, TDP_MESSAGE_FAILURE);
 	cr_expect_eq(reader.reply.failure.code, TIDL_ERR_WRITER_GONE);
 	cr_expect_eq(tt_receive(&reader), -EAGAIN);
+	cr_expect_eq(tt_call(server, &reader, watch_message(segment_id, true)),
+		     TIDL_ERR_WRITER_GONE);
+	cr_expect_eq(tt_receive(&reader), -EAGAIN);
 	tt_disconnect(&reader);
 	tdd_server_free(server);
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making steps: the control page of a segment, mapped late and on its own, and updates. Owned by
+ * the segment. Does not wait; that is step_wait.c.
+ */
+#include "client/lib/steps.h"
+
+#include <stdlib.h>
+
+#include "client/lib/call.h"
+#include "client/lib/client.h"
+#include "client/lib/open.h"
+#include "client/lib/tensor.h"
+#include "include/tidl/pending.h"
+#include "proto/mem/memfd.h"
+
+/* The page must be one of the segment's and no part of its data, whatever the broker says. */
+static int control_check(const struct tdp_segment *wire, struct tdp_fault *fault)
+{
+	uint64_t page_bytes = tdp_page_bytes();
+	uint64_t begin = wire->control_offset_bytes;
+
+	if (begin != 0 && begin % page_bytes == 0 && wire->size_bytes >= page_bytes &&
+	    begin <= wire->size_bytes - page_bytes &&
+	    (begin >= wire->data_offset_bytes + wire->data_size_bytes ||
+	     begin + page_bytes <= wire->data_offset_bytes))
+		return 0;
+	return tdp_fault_set(fault, TIDL_ERR_SEGMENT_BAD,
+			     "the broker announced a segment without a page for steps: check its "
+			     "version");
+}
+
+static int steps_new(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
+		     struct tdp_fault *fault)
+{
+	const struct tdc_origin *origin = tensor->origin;
+	tdc_auto_opened opened = TDC_OPENED_NONE;
+	struct tdc_steps *steps;
+	int r = tdc_open(origin->client, origin->lease, tensor->segment, &opened, fault);
+
+	if (r == 0)
+		r = control_check(&opened.wire, fault);
+	if (r < 0)
+		return r;
+	steps = calloc(1, sizeof(*steps));
+	if (steps == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	steps->is_writable = opened.write_fd >= 0;
+	r = tdp_control_map(steps->is_writable ? opened.write_fd : opened.read_fd,
+			    opened.wire.control_offset_bytes, steps->is_writable, &steps->control,
+			    fault);
+	if (r < 0) {
+		free(steps);
+		return r;
+	}
+	*ret_steps = steps;
+	return 0;
+}
+
+int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
+		   struct tdp_fault *fault)
+{
+	struct tdc_segment *segment = tensor->segment;
+	struct tidl_client *client = tensor->origin->client;
+	struct tdc_steps *steps;
+	struct tdc_steps *mine;
+	int r;
+
+	if (segment == NULL)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "a tensor without elements has no memory to count steps in: "
+				     "use one with elements");
+	tdc_client_lock(client);
+	steps = segment->steps;
+	tdc_client_unlock(client);
+	if (steps != NULL) {
+		*ret_steps = steps;
+		return 0;
+	}
+	r = steps_new(tensor, &mine, fault);
+	if (r < 0)
+		return r;
+	tdc_client_lock(client);
+	if (segment->steps == NULL) {
+		segment->steps = mine;
+		mine = NULL;
+	}
+	*ret_steps = segment->steps;
+	tdc_client_unlock(client);
+	/* Another thread was faster. */
+	(void)tdc_steps_free(mine);
+	return 0;
+}
+
+struct tdc_steps *tdc_steps_free(struct tdc_steps *steps)
+{
+	if (steps == NULL)
+		return NULL;
+	/* First, since its end wakes the page's waiters. */
+	tidl_pending_free(steps->watch);
+	(void)tdp_control_unmap(steps->control);
+	free(steps);
+	return NULL;
+}
+
+static int steps_find_writable(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
+			       struct tdp_fault *fault)
+{
+	struct tdc_steps *steps;
+	int r;
+
+	if (tensor->segment != NULL && tensor->segment->attach != TIDL_ATTACH_WRITE)
+		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
+				     "only who can write a tensor makes steps, and this one was "
+				     "attached for reading: attach it for writing");
+	r = tdc_steps_find(tensor, &steps, fault);
+	if (r < 0)
+		return r;
+	if (!steps->is_writable)
+		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
+				     "the tensor is immutable by now, so it makes no steps");
+	*ret_steps = steps;
+	return 0;
+}
+
+static int update_busy(const char *who, struct tdp_fault *fault)
+{
+	return tdp_fault_set(fault, TIDL_ERR_BUSY,
+			     "an update is open in %s: wait for its step, then begin", who);
+}
+
+/* An update was left open. By somebody who can still close it? */
+static int update_ask_for_writer(const struct tidl_tensor *tensor, struct tdp_fault *fault)
+{
+	struct tdp_message request = {
+		.kind = TDP_MESSAGE_WATCH_WRITER,
+		.watch_writer = {.segment_id = tensor->segment->key.id},
+	};
+	tdc_auto_reply *reply = NULL;
+	int r = tdc_call(tensor->origin->client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply,
+			 fault);
+
+	if (r == 0)
+		return update_busy("another process that can write this tensor", fault);
+	return r == TIDL_ERR_WRITER_GONE ? 0 : r;
+}
+
+int tdc_update_begin(const struct tidl_tensor *tensor, bool takes_over, struct tdp_fault *fault)
+{
+	struct tdc_steps *steps;
+	uint64_t none = 0;
+	uint64_t word;
+	int r = steps_find_writable(tensor, &steps, fault);
+
+	if (r < 0)
+		return r;
+	if (atomic_load(&steps->open_word) != 0)
+		return update_busy("this process already", fault);
+	if (!tdp_control_begin(steps->control, &word) && !takes_over) {
+		r = update_ask_for_writer(tensor, fault);
+		if (r < 0)
+			return r;
+	}
+	if (!atomic_compare_exchange_strong(&steps->open_word, &none, word))
+		return update_busy("another thread of this process", fault);
+	return 0;
+}
+
+int tdc_update_end(const struct tidl_tensor *tensor, uint64_t *ret_step, struct tdp_fault *fault)
+{
+	struct tdc_steps *steps;
+	uint64_t word;
+	int r = steps_find_writable(tensor, &steps, fault);
+
+	if (r < 0)
+		return r;
+	word = atomic_exchange(&steps->open_word, 0);
+	if (word == 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "no update is open in this process: begin one first");
+	if (!tdp_control_end(steps->control, word))
+		return tdp_fault_set(fault, TIDL_ERR_BUSY,
+				     "another process has taken this update over: agree on who "
+				     "writes");
+	*ret_step = tdp_word_steps(word + 1);
+	return 0;
+}
+
+int tdc_commit(const struct tidl_tensor *tensor, uint64_t *ret_step, struct tdp_fault *fault)
+{
+	struct tdc_steps *steps;
+	uint64_t word;
+	int r = steps_find_writable(tensor, &steps, fault);
+
+	if (r < 0)
+		return r;
+	if (!tdp_control_commit(steps->control, &word))
+		return update_busy("this process or another one", fault);
+	*ret_step = tdp_word_steps(word);
+	return 0;
+}

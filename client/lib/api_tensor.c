@@ -6,6 +6,7 @@
 #include "client/lib/attach.h"
 #include "client/lib/empty.h"
 #include "client/lib/export.h"
+#include "client/lib/private.h"
 #include "client/lib/report.h"
 #include "client/lib/tensor.h"
 
@@ -88,12 +89,11 @@ int tidl_tensor_is_readonly(const struct tidl_tensor *tensor)
 enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor)
 {
 	const struct tdc_segment *segment = tensor->segment;
-	enum tidl_attach attach = tensor->origin->attach;
 
+	if (segment == NULL)
+		return tensor->origin->attach;
 	/* What was allocated for writing may have become immutable. */
-	if (attach == TIDL_ATTACH_WRITE && segment != NULL && atomic_load(&segment->is_readonly))
-		return TIDL_ATTACH_READ;
-	return attach;
+	return atomic_load(&segment->is_readonly) ? TIDL_ATTACH_READ : segment->attach;
 }
 
 enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor)
@@ -122,6 +122,20 @@ const char *tidl_tensor_metadata(const struct tidl_tensor *tensor)
 uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor)
 {
 	return tensor->origin->owner_uid;
+}
+
+int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_tensor **ret_tensor)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (tensor == NULL)
+		r = tdc_refuse_null("tensor", &fault);
+	else if (ret_tensor == NULL)
+		r = tdc_refuse_null("ret_tensor", &fault);
+	else
+		r = tdc_tensor_copy_on_write(tensor, ret_tensor, &fault);
+	return tdc_report(r, &fault);
 }
 
 int tidl_tensor_export(struct tidl_tensor *tensor, struct DLManagedTensorVersioned **ret_managed)

@@ -54,10 +54,14 @@ struct tdc_origin *tdc_origin_unref(struct tdc_origin *origin)
 	    atomic_fetch_sub_explicit(&origin->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;
 	/* Unmap first: once the lease is back, the broker may promise others that nobody writes. */
-	for (size_t i = 0; i < origin->segment_count; i++)
+	for (size_t i = 0; i < origin->segment_count; i++) {
 		(void)tdc_segment_unref(origin->client, origin->segments[i]);
+		if (origin->privates != NULL)
+			(void)tdc_segment_unref(origin->client, origin->privates[i]);
+	}
 	tdc_lease_end(origin->client, origin->lease);
 	(void)tdc_client_unref(origin->client);
+	free(origin->privates);
 	free(origin->metadata);
 	free(origin->name);
 	free(origin);

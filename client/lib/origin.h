@@ -17,7 +17,7 @@ struct tidl_client;
 /*
  * What tensors have in common that came together: the lease, the segments as they are mapped, and
  * what was published. Counted by its tensors; the last one gives all of it back. Constant once it
- * is shared, but for `refs`.
+ * is shared, but for `refs` and `privates`.
  */
 struct tdc_origin {
 	atomic_size_t refs;
@@ -27,8 +27,9 @@ struct tdc_origin {
 	enum tidl_access access;
 	uint64_t generation; /* 0: unpublished */
 	uint32_t owner_uid;
-	char *name;	/* NULL: unpublished */
-	char *metadata; /* NULL: none */
+	char *name;		       /* NULL: unpublished */
+	char *metadata;		       /* NULL: none */
+	struct tdc_segment **privates; /* copy-on-write maps, or NULL (private.h); under the lock */
 	size_t segment_count;
 	struct tdc_segment *segments[]; /* NULL: not mapped */
 };

@@ -17,7 +17,7 @@
 struct tidl_tensor {
 	atomic_size_t refs;
 	struct tdc_origin *origin;
-	struct tdc_segment *segment; /* one of the origin's; NULL: empty */
+	struct tdc_segment *segment; /* one of the origin's, which keeps it; NULL: empty */
 	void *data;		     /* first element; NULL: empty */
 	struct tidl_dtype dtype;
 	uint32_t ndim;

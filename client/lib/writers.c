@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +18,11 @@
 static bool line_is_writer(const char *line, ino_t inode)
 {
 	char flags[5] = "";
-	uint64_t number = 0;
+	char number[24] = "";
 
-	return sscanf(line, "%*s %4s %*s %*s %" SCNu64, flags, &number) == 2 && number == inode &&
-	       flags[1] == 'w' && flags[3] == 's' && strstr(line, "/memfd:") != NULL;
+	return sscanf(line, "%*s %4s %*s %*s %23s", flags, number) == 2 &&
+	       strtoull(number, NULL, 10) == inode && flags[1] == 'w' && flags[3] == 's' &&
+	       strstr(line, "/memfd:") != NULL;
 }
 
 static bool process_is_writer(const char *pid, ino_t inode)

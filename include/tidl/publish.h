@@ -50,7 +50,7 @@ enum tidl_copy_reason {
 /* Zero-initialise, set `size`, then what differs from the defaults. */
 struct tidl_publish_options {
 	size_t size;		       /* sizeof(struct tidl_publish_options) */
-	enum tidl_access access;       /* 0: TIDL_ACCESS_SHARED */
+	enum tidl_access access;       /* 0: TIDL_ACCESS_SHARED; see below */
 	enum tidl_copy copy;	       /* 0: TIDL_COPY_IF_NEEDED */
 	enum tidl_retention retention; /* 0: TIDL_RETENTION_DEFAULT */
 	int64_t retain_ms;	       /* with TIDL_RETENTION_SECONDS: life time, > 0 */
@@ -87,6 +87,13 @@ struct tidl_publication {
  * deleter has been called, or will be when the library no longer needs it. On failure it stays with
  * the caller. A deleter of NULL is allowed.
  *
+ * With TIDL_ACCESS_IMMUTABLE the whole segment is sealed against writing, in place: the tensor that
+ * tidl_empty() made and all views of it stay at their address and are read-only from then on. A
+ * write to them, by a framework that was handed them before too, ends the process. Nobody may write
+ * during the call. TIDL_ERR_BUSY when somebody has the memory mapped for writing, a forked child
+ * for example; a copy is the way out. With TIDL_ACCESS_LIVE this process goes on writing, and
+ * nobody else can; memory that would have to be copied is refused with TIDL_ERR_COPY_NEEDED.
+ *
  * @name     in the caller's own namespace; 1 to 255 bytes of UTF-8 (README, "Names")
  * @managed  host tensor: device CPU, CUDAHost, ROCMHost
  * @options  may be NULL for the defaults
@@ -94,8 +101,9 @@ struct tidl_publication {
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _EXISTS, _PERMISSION, _QUOTA, _LIMIT,
  * _NO_MEMORY, _DTYPE, _LAYOUT, _DEVICE, _UNSUPPORTED, _COPY_NEEDED, _ACCESS, _METADATA,
- * _DESCRIPTORS, _SEGMENT_BAD, _SYSTEM or a connection error. Blocks for one round trip (two and the
- * copy for foreign memory). Any thread.
+ * _DESCRIPTORS, _SEGMENT_BAD, _BUSY, _INTERRUPTED, _SYSTEM or a connection error. Blocks for one
+ * round trip (two and the copy for foreign memory; three and up to 200 ms to seal in place). Any
+ * thread.
  */
 TIDL_API int tidl_publish(struct tidl_client *client, const char *name,
 			  struct DLManagedTensorVersioned *managed,

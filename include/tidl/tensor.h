@@ -19,10 +19,11 @@ extern "C" {
 struct DLManagedTensorVersioned;
 struct DLManagedTensor;
 
-/* How a segment may be used. A property of the memory, fixed when it is published. */
+/* How a segment may be used. A property of the memory, fixed when it is first published; LIVE and
+ * IMMUTABLE are enforced by the kernel, against processes of the same uid too (docs/access.md). */
 enum tidl_access {
 	TIDL_ACCESS_SHARED = 1,	  /* the producer and every client granted `write` may write */
-	TIDL_ACCESS_LIVE = 2,	  /* only the producer may write */
+	TIDL_ACCESS_LIVE = 2,	  /* only the producer may write, through the map it has */
 	TIDL_ACCESS_IMMUTABLE = 3 /* nobody may write, ever */
 };
 
@@ -46,8 +47,9 @@ struct tidl_dtype {
 
 /*
  * A tensor in shared memory, made by tidl_empty() or tidl_get(). Opaque and reference counted; the
- * description never changes. Its memory stays mapped until the last reference and the last export
- * are gone. Any thread.
+ * description never changes, but for this: publishing a tensor of tidl_empty() as immutable makes
+ * it read-only, at the same address. Its memory stays mapped until the last reference and the last
+ * export are gone. Any thread.
  */
 struct tidl_tensor;
 
@@ -120,11 +122,28 @@ TIDL_API void *tidl_tensor_data(const struct tidl_tensor *tensor);	/* NULL when 
 TIDL_API uint64_t tidl_tensor_nbytes(const struct tidl_tensor *tensor); /* elements x size */
 TIDL_API int tidl_tensor_is_readonly(const struct tidl_tensor *tensor);
 TIDL_API enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor);
+/* Of the memory as far as this process knows; SHARED for what is not published yet. */
 TIDL_API enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor);
 TIDL_API uint64_t tidl_tensor_generation(const struct tidl_tensor *tensor);  /* 0: unpublished */
 TIDL_API const char *tidl_tensor_name(const struct tidl_tensor *tensor);     /* NULL: unpublished */
 TIDL_API const char *tidl_tensor_metadata(const struct tidl_tensor *tensor); /* JSON or NULL */
 TIDL_API uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor);
+
+/*
+ * tidl_tensor_copy_on_write - the same tensor, writable for this process alone.
+ *
+ * For immutable memory and those who write without asking: nothing is copied until a page is
+ * written, and then that page. All tensors made so from one tidl_get() share what is written; the
+ * original does not change. A tensor that is copy-on-write or empty already is given back with one
+ * more reference.
+ *
+ * @ret_tensor  one reference; drop it with tidl_tensor_unref()
+ *
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _ACCESS (the memory is not immutable), _RELEASED or
+ * _GENERATION_GONE (in a forked child, once the name has gone on), _NO_MEMORY, _DESCRIPTORS,
+ * _SEGMENT_BAD, _SYSTEM or a connection error. Blocks for one round trip. Any thread.
+ */
+TIDL_API int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_tensor **ret_tensor);
 
 /* Export read-only memory although the receiver cannot be told, or ignores, that it is read-only.
  */

@@ -18,7 +18,12 @@ from world import WITNESS, World
 
 import tidl
 
-WITHOUT = ["noexec-seal", "peerpidfd", "noexec-seal,peerpidfd"]
+WITHOUT = [
+    "noexec-seal",
+    "peerpidfd",
+    "sealed-shared-map",
+    "noexec-seal,peerpidfd,sealed-shared-map",
+]
 F_SEAL_EXEC = 0x20
 
 
@@ -72,6 +77,28 @@ def test_publish_get_write(world: World) -> None:
     for name in ("x", "y"):
         assert world.client.get(name).to_numpy().tolist() == [-1, 1, -1, 3, -1, 5, -1, 7, -1, 9]
         world.client.remove(name)
+    world.client.dispatch()
+
+
+def test_immutable_and_live(world: World) -> None:
+    """A reader that maps sealed memory in the one way that its kernel knows."""
+
+    def work(pipe: ChildPipe) -> None:
+        with tidl.connect(world.broker.socket, autostart=False) as client:
+            x, y = client.get("x"), client.get("y")
+            private = x.to_taichi()
+            private[0] = -1
+            pipe.send([x.to_numpy().tolist(), private.tolist(), y.to_numpy().tolist()])
+
+    x, y = world.client.full((3,), 1), world.client.full((3,), 2)
+    assert not world.client.publish("x", x, access="immutable").copied
+    assert not world.client.publish("y", y, access="live").copied
+    with Child(work) as child:
+        assert child.receive() == [[1, 1, 1], [-1, 1, 1], [2, 2, 2]]
+        assert child.await_end() == 0
+    for tensor, name in ((x, "x"), (y, "y")):
+        world.client.remove(name)
+        tensor.release()
     world.client.dispatch()
 
 

@@ -186,3 +186,19 @@ def test_foreign_paddle_tensors(client: tidl.Client, paddle_peer: Peer, name: st
     paddle_peer.do(f"p = client.publish({name!r}, paddle.arange(6).reshape([2, 3]))")
     assert paddle_peer.ask("(p.copied, p.reason)") == (True, "foreign")
     assert client.get(name).to_numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_immutable_memory_is_written_privately(
+    client: tidl.Client, paddle_peer: Peer, name: str
+) -> None:
+    """Paddle knows no read-only memory: what it writes goes to pages of its own."""
+    client.publish(name, np.ones((8, 1024), dtype="f4"), access="immutable")
+    paddle_peer.do(f"y = client.get({name!r})\nt = y.to_paddle()")
+    assert memfd_inode(paddle_peer.ask("t.data_ptr()"), paddle_peer.pid) == (
+        client.inspect(name).segments[0].inode
+    )
+    paddle_peer.do("t.scale_(3.0)")
+    assert paddle_peer.ask("float(t.sum())") == 3 * 8192
+    assert paddle_peer.ask("y.to_paddle() is t") is True
+    assert paddle_peer.ask("float(y.to_numpy().sum())") == 8192
+    assert client.get(name).to_numpy().sum() == 8192

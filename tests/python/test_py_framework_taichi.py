@@ -148,3 +148,15 @@ def test_taichi_publishes_what_paints_itself(
     )
     assert taichi_peer.ask("p.copied") is False
     assert client.get(name).to_numpy().tolist() == [[7.0] * 4] * 3
+
+
+@pytest.mark.parametrize("take", ["y.to_taichi()", "tidl.taichi.from_dlpack(y)"])
+def test_immutable_memory_is_written_privately(
+    client: tidl.Client, taichi_peer: Peer, name: str, take: str
+) -> None:
+    """Taichi writes through whatever it gets: here to pages of its own."""
+    client.publish(name, np.ones((4, 8), dtype="f4"), access="immutable")
+    taichi_peer.do(f"import tidl.taichi\ny = client.get({name!r})\na = {take}\npaint(a, 7.0)")
+    assert taichi_peer.ask("float(only_reads(a))") == 7 * 32
+    assert taichi_peer.ask("float(y.to_numpy().sum())") == 32
+    assert client.get(name).to_numpy().sum() == 32

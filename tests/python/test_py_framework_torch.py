@@ -173,3 +173,20 @@ def test_from_dlpack_takes_the_tensor_itself(torch_peer: Peer) -> None:
         "u = torch.utils.dlpack.from_dlpack(x.__dlpack__())"
     )
     assert torch_peer.ask("(x.to_numpy().tolist(), u.tolist())") == ([3.0] * 4, [3.0] * 4)
+
+
+def test_immutable_memory_is_written_privately(
+    client: tidl.Client, torch_peer: Peer, name: str
+) -> None:
+    """torch knows no read-only memory: what it writes goes to pages of its own."""
+    client.publish(name, np.ones((8, 1024), dtype="f4"), access="immutable")
+    torch_peer.do(f"y = client.get({name!r})\nt = y.to_torch()")
+    assert memfd_inode(torch_peer.ask("t.data_ptr()"), torch_peer.pid) == (
+        client.inspect(name).segments[0].inode
+    )
+    assert torch_peer.ask("float(t.sum())") == 8192
+    torch_peer.do("t[0].add_(1)\nt.mul_(2)")
+    assert torch_peer.ask("(t[0, 0].item(), t[7, 0].item())") == (4, 2)
+    assert torch_peer.ask("y.to_torch().data_ptr() == t.data_ptr()") is True
+    assert torch_peer.ask("float(torch.from_numpy(y.to_numpy().copy()).sum())") == 8192
+    assert client.get(name).to_numpy().sum() == 8192

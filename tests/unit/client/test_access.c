@@ -10,6 +10,7 @@
 
 #include <dlpack/dlpack.h>
 
+#include "proto/base/kernel.h"
 #include "tests/support/leak.h"
 #include "tests/unit/client/support/broker.h"
 
@@ -265,6 +266,109 @@ TT_TEST(access, a_live_tensor_has_one_writer)
 	cr_expect_lt(mprotect(tidl_tensor_data(seen), 4096, PROT_READ | PROT_WRITE), 0);
 	tidl_tensor_unref(seen);
 	cr_expect_eq(tidl_get(client, "x", &get, &seen), TIDL_ERR_ACCESS);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+TT_TEST(access, written_pages_are_private)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor, *seen, *mine, *again, *other;
+	struct tidl_publication publication;
+	float *data;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tensor = tt_tensor_counting(client, 2, shape);
+	cr_expect_eq(tidl_tensor_copy_on_write(tensor, &mine), TIDL_ERR_ACCESS);
+	cr_assert_eq(publish_as(client, "x", tensor, TIDL_ACCESS_IMMUTABLE, TIDL_COPY_NEVER,
+				&publication),
+		     0);
+	seen = tt_get(client, "x", TIDL_ATTACH_READ);
+	cr_assert_eq(tidl_tensor_copy_on_write(seen, &mine), 0, "%s", tidl_last_error());
+	cr_expect_eq(tidl_tensor_attach(mine), TIDL_ATTACH_COPY_ON_WRITE);
+	cr_expect_eq(tidl_tensor_generation(mine), tidl_tensor_generation(seen));
+	data = tidl_tensor_data(mine);
+	data[1] = -1;
+	cr_assert_eq(tidl_tensor_copy_on_write(seen, &again), 0);
+	cr_expect_eq(tidl_tensor_data(again), data);
+	tidl_tensor_unref(again);
+	cr_assert_eq(tidl_tensor_copy_on_write(mine, &again), 0);
+	cr_expect_eq(again, mine);
+	/* Whoever made it immutable may want to write, too. */
+	cr_assert_eq(tidl_tensor_copy_on_write(tensor, &other), 0, "%s", tidl_last_error());
+	cr_expect_eq(((float *)tidl_tensor_data(other))[1], 1);
+	cr_expect_eq(((float *)tidl_tensor_data(seen))[1], 1);
+	/* It does not need the one that it was made from. */
+	tidl_tensor_unref(seen);
+	cr_expect_eq(data[1], -1);
+	cr_expect_eq(data[2], 2);
+	tidl_tensor_unref(other);
+	tidl_tensor_unref(again);
+	tidl_tensor_unref(mine);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+static int write_in_child(struct tidl_tensor *seen)
+{
+	struct tidl_tensor *mine;
+
+	if (tidl_tensor_copy_on_write(seen, &mine) != 0)
+		return 1;
+	((float *)tidl_tensor_data(mine))[1] = -1;
+	return ((float *)tidl_tensor_data(seen))[1] == 1 ? 0 : 2;
+}
+
+TT_TEST(access, a_forked_child_gets_private_pages_too)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor, *seen;
+	struct tidl_publication publication;
+	int status;
+	pid_t pid;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tensor = tt_tensor_counting(client, 2, shape);
+	cr_assert_eq(publish_as(client, "x", tensor, TIDL_ACCESS_IMMUTABLE, TIDL_COPY_NEVER,
+				&publication),
+		     0);
+	seen = tt_get(client, "x", TIDL_ATTACH_READ);
+	pid = fork();
+	if (pid == 0)
+		_exit(write_in_child(seen));
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect_eq(status, 0);
+	tidl_tensor_unref(seen);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}
+
+TT_TEST(access, kernels_that_map_sealed_memory_privately_only)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor, *seen;
+	struct tidl_publication publication;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tdp_kernel_forget(TDP_KERNEL_SEALED_SHARED_MAP);
+	tensor = tt_tensor_counting(client, 2, shape);
+	cr_assert_eq(publish_as(client, "x", tensor, TIDL_ACCESS_IMMUTABLE, TIDL_COPY_NEVER,
+				&publication),
+		     0);
+	seen = tt_get(client, "x", TIDL_ATTACH_READ);
+	cr_expect_eq(((float *)tidl_tensor_data(seen))[5], 5);
+	cr_expect_not(is_writable(tidl_tensor_data(seen)));
+	cr_expect(tidl_tensor_is_readonly(seen));
+	tidl_tensor_unref(seen);
 	tidl_tensor_unref(tensor);
 	tidl_disconnect(client);
 	tt_broker_stop(&broker);

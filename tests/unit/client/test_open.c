@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors of what is held, once more. */
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "client/lib/tensor.h"
 #include "tests/support/leak.h"
 #include "tests/unit/client/support/broker.h"
+#include "tests/unit/client/support/fake_broker.h"
 
 static const int64_t shape[] = {2, 3};
 
@@ -128,4 +130,104 @@ TT_TEST(open, a_forked_child_holds_nothing)
 	tidl_tensor_unref(tensor);
 	tidl_disconnect(client);
 	tt_broker_stop(&broker);
+}
+
+/* ---- brokers that lie ---- */
+
+enum open_lie {
+	OPEN_TRUTH,
+	OPEN_OTHER_SEGMENT,
+	OPEN_OTHER_SIZE,
+	OPEN_NO_DESCRIPTOR,
+	OPEN_TWO_DESCRIPTORS,
+	OPEN_SHORT_MEMORY,
+	OPEN_DEVICE,
+	OPEN_LIE_COUNT
+};
+
+static const int open_lie_results[OPEN_LIE_COUNT] = {
+	[OPEN_TRUTH] = 0,
+	[OPEN_OTHER_SEGMENT] = TIDL_ERR_SEGMENT_BAD,
+	[OPEN_OTHER_SIZE] = TIDL_ERR_SEGMENT_BAD,
+	[OPEN_NO_DESCRIPTOR] = TIDL_ERR_PROTOCOL,
+	[OPEN_TWO_DESCRIPTORS] = TIDL_ERR_PROTOCOL,
+	[OPEN_SHORT_MEMORY] = TIDL_ERR_SEGMENT_BAD,
+	[OPEN_DEVICE] = TIDL_ERR_UNSUPPORTED,
+};
+
+static void send_opened(int fd, const struct tdp_message *request, const struct tt_grant *grant,
+			enum open_lie lie)
+{
+	struct tdp_message reply = {
+		.kind = TDP_MESSAGE_OPENED,
+		.request_id = request->request_id,
+		.fd_count = 1,
+		.opened = {.segment = grant->segment},
+	};
+	struct tdp_segment *segment = &reply.opened.segment;
+	int fds[] = {grant->read_fd, grant->read_fd};
+	int short_fd = -1;
+
+	if (lie == OPEN_OTHER_SEGMENT)
+		segment->id++;
+	if (lie == OPEN_OTHER_SIZE)
+		segment->data_size_bytes *= 2;
+	if (lie == OPEN_NO_DESCRIPTOR)
+		reply.fd_count = 0;
+	if (lie == OPEN_TWO_DESCRIPTORS)
+		reply.fd_count = 2;
+	if (lie == OPEN_DEVICE)
+		segment->kind = TDP_SEGMENT_DEVICE_HANDLE;
+	if (lie == OPEN_SHORT_MEMORY) {
+		short_fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		(void)fcntl(short_fd, F_ADD_SEALS, F_SEAL_SHRINK);
+		fds[0] = short_fd;
+	}
+	(void)tt_fake_send(fd, &reply, fds, reply.fd_count);
+	if (short_fd >= 0)
+		close(short_fd);
+}
+
+static void serve_open(struct tt_fake *fake, int fd)
+{
+	const enum open_lie *lie = fake->context;
+	struct tt_grant grant = {.write_fd = -1, .read_fd = -1};
+	struct tdp_message message;
+	struct tdp_arena arena;
+
+	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
+	while (tt_fake_receive(fd, &arena, &message)) {
+		if (message.kind == TDP_MESSAGE_GET) {
+			tt_grant_init(&grant, &message, 31, 5);
+			(void)tt_fake_send(fd, &grant.message, &grant.read_fd, 1);
+		} else if (message.kind == TDP_MESSAGE_OPEN) {
+			send_opened(fd, &message, &grant, *lie);
+		}
+	}
+	tt_grant_deinit(&grant);
+	tdp_arena_deinit(&arena);
+}
+
+TT_TEST(open, lies, .timeout = 60)
+{
+	for (int lie = 0; lie < OPEN_LIE_COUNT; lie++) {
+		enum open_lie context = (enum open_lie)lie;
+		struct tt_fake fake = {.serve = serve_open, .context = &context};
+		struct tdc_opened opened = TDC_OPENED_NONE;
+		struct tidl_client *client;
+		struct tidl_tensor *tensor;
+		struct tdp_fault fault;
+
+		tt_fake_start(&fake);
+		client = tt_fake_connect(&fake);
+		tensor = tt_get(client, "x", TIDL_ATTACH_READ);
+		cr_expect_eq(
+			tdc_open(client, tensor->origin->lease, tensor->segment, &opened, &fault),
+			open_lie_results[lie], "lie %d", lie);
+		cr_expect_eq(opened.read_fd >= 0, lie == OPEN_TRUTH);
+		tdc_opened_deinit(&opened);
+		tidl_tensor_unref(tensor);
+		tidl_disconnect(client);
+		tt_fake_stop(&fake);
+	}
 }

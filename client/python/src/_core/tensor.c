@@ -115,6 +115,33 @@ static PyObject *tensor_fill(PyObject *object, PyObject *pattern)
 	Py_RETURN_NONE;
 }
 
+static PyObject *tensor_copy_on_write(PyObject *object, PyObject *unused)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
+	struct tidl_tensor *writable = NULL;
+
+	(void)unused;
+	if (!handle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_tensor_copy_on_write(handle, &writable);
+	PyEval_RestoreThread(thread);
+	if (tpy_check(self->state, result))
+		return NULL;
+	return tpy_tensor_wrap(self->state, Py_TYPE(object), writable);
+}
+
+static PyObject *published_as(const struct tidl_tensor *tensor)
+{
+	enum tidl_access access = tidl_tensor_access(tensor);
+
+	/* What nobody can attach has no access yet, unless its seals have decided already. */
+	if (access == TIDL_ACCESS_SHARED && tidl_tensor_generation(tensor) == 0)
+		Py_RETURN_NONE;
+	return tpy_result_text(tidl_access_name(access));
+}
+
 /* Defines a read-only property that needs a live tensor: `expression` is a PyObject *. */
 #define TENSOR_PROPERTY(property, expression)                                                      \
 	static PyObject *tensor_get_##property(PyObject *object, void *closure)                    \
@@ -133,6 +160,7 @@ TENSOR_PROPERTY(name, tpy_result_text(tidl_tensor_name(tensor)))
 TENSOR_PROPERTY(generation, PyLong_FromUnsignedLongLong(tidl_tensor_generation(tensor)))
 TENSOR_PROPERTY(readonly, PyBool_FromLong(tidl_tensor_is_readonly(tensor)))
 TENSOR_PROPERTY(access, tpy_result_text(tidl_attach_name(tidl_tensor_attach(tensor))))
+TENSOR_PROPERTY(published_as, published_as(tensor))
 TENSOR_PROPERTY(owner, PyLong_FromUnsignedLong(tidl_tensor_owner_uid(tensor)))
 TENSOR_PROPERTY(metadata_json, tpy_result_text(tidl_tensor_metadata(tensor)))
 TENSOR_PROPERTY(address, PyLong_FromVoidPtr(tidl_tensor_data(tensor)))
@@ -151,6 +179,8 @@ static PyMethodDef tensor_methods[] = {
 	 "of frameworks made from it stay valid: the memory is unmapped, and the lease on it ends, "
 	 "with the last of them. Calling it again does nothing."},
 	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
+	{"_copy_on_write", tensor_copy_on_write, METH_NOARGS,
+	 "_copy_on_write() -> a tensor over private pages of the same, immutable memory"},
 	{"_export_watched", tpy_tensor_export_watched, METH_NOARGS,
 	 "_export_watched() -> (capsule, Watch)"},
 	{"_dlpack_unflagged", (PyCFunction)(void (*)(void))tpy_tensor_dlpack_unflagged,
@@ -176,6 +206,8 @@ static PyGetSetDef tensor_getset[] = {
 	{"generation", tensor_get_generation, NULL, "its generation, 0 if unpublished", NULL},
 	{"readonly", tensor_get_readonly, NULL, "whether it is mapped for reading only", NULL},
 	{"access", tensor_get_access, NULL, "read, write or copy_on_write", NULL},
+	{"published_as", tensor_get_published_as, NULL, "shared, live or immutable; None: unpublished",
+	 NULL},
 	{"owner", tensor_get_owner, NULL, "uid of the owner", NULL},
 	{"released", tensor_get_released, NULL, "whether release() was called", NULL},
 	{"_metadata_json", tensor_get_metadata_json, NULL, "metadata as text, or None", NULL},

@@ -178,7 +178,7 @@ class Client:
         name: str,
         obj: Any,
         *,
-        access: Literal["shared"] | str = "shared",
+        access: Literal["shared", "live", "immutable"] | str = "shared",
         copy: bool | None = None,
         retain: Literal["persist", "owner"] | float | None = None,
         mode: int = 0o600,
@@ -200,7 +200,11 @@ class Client:
             obj: a `Tensor`, any object with `__dlpack__` on the host, a DLPack capsule (which is
                 used up), a NumPy array or a buffer. Its owner keeps it; it is not needed after
                 the call.
-            access: "shared": everybody who may, and asks for it, can write.
+            access: who may write from now on, enforced by the kernel, for the whole segment and
+                for good. "shared": everybody who may, and asks for it; "live": this process alone,
+                through the tensor that `empty()` made; "immutable": nobody. What is immutable and
+                not copied becomes read-only here too, at its address: writing to an array made
+                from it before then ends the process.
             copy: None copies if needed, True always, False never.
             retain: "persist" (until removed; a private broker says "until-idle"), or "owner"
                 (until this client closes). None: "persist".
@@ -218,7 +222,11 @@ class Client:
 
         Raises:
             ExistsError: the name is taken.
-            CopyNeededError: with `copy=False`, the memory is not shareable as it is.
+            CopyNeededError: with `copy=False` or access="live", the memory is not shareable as it
+                is.
+            AccessError: the memory was published with another access before.
+            BusyError: access="immutable" while a forked child, say, has the memory mapped for
+                writing; `copy=True` is the way out.
             DtypeError, LayoutError, DeviceError: it is no tensor that can be shared.
             NotExportableError: its own `__dlpack__` or buffer refused; `__cause__` says why. Other
                 exceptions of its Python code, such as KeyboardInterrupt, come through.
@@ -268,6 +276,7 @@ class Client:
             TimedOutError: it did not appear in time.
             GenerationGoneError: that generation is no longer published.
             PermissionDeniedError: it may not be written.
+            AccessError: "write" of what is live or immutable.
             BusyError: "copy_on_write" while somebody else can write.
         """
         _arguments.require_host(device)

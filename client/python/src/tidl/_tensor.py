@@ -27,7 +27,8 @@ class Tensor(_core.Tensor):
     `numpy.asarray(tensor)` gives the same memory, read-only if the tensor is. For other frameworks
     use `to_torch()` and its like. torch, Paddle and Taichi ignore DLPack's read-only flag: writing
     to `torch.from_dlpack(tensor)` of a tensor attached for reading ends the process with SIGSEGV;
-    get it with access="write" for that. What they make keeps the memory mapped by itself, also
+    get it with access="write" for that. The same happens to what was made from a tensor before it
+    was published as immutable. What they make keeps the memory mapped by itself, also
     after this object is gone or released.
 
     It has no `len()` and no indexing: use a framework for that.
@@ -110,12 +111,15 @@ class Tensor(_core.Tensor):
     def to_torch(self, *, readonly_ok: bool = False) -> torch.Tensor:
         """The same memory as a torch tensor.
 
+        torch writes without asking, so what is immutable is mapped copy-on-write for it: the same
+        bytes without a copy, and pages that torch writes become this tensor's own.
+
         Args:
             readonly_ok: accept memory attached for reading. torch does not know what that is:
                 writing to such a tensor crashes the process.
 
         Raises:
-            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            ReadOnlyError: the tensor is read-only, not immutable, and `readonly_ok` was not given.
             LayoutError: negative strides.
             DtypeError: torch has no such data type.
             MissingFrameworkError: torch is not installed.
@@ -134,7 +138,7 @@ class Tensor(_core.Tensor):
             readonly_ok: as for `to_torch()`.
 
         Raises:
-            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            ReadOnlyError: as for `to_torch()`.
             BusyError: Paddle has another tensor at the same address.
             LayoutError: negative strides or more than 9 dimensions.
             DtypeError: Paddle has no such data type (uint16 is bfloat16 to it).
@@ -161,7 +165,7 @@ class Tensor(_core.Tensor):
 
         Raises:
             LayoutError: not row-major (the message has the axes, if any do), or over 12 dimensions.
-            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            ReadOnlyError: as for `to_torch()`.
             DtypeError: Taichi has no such data type.
             MissingFrameworkError: NumPy is not installed.
         """
@@ -223,7 +227,7 @@ class Tensor(_core.Tensor):
             readonly_ok: as for `to_torch()`.
 
         Raises:
-            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            ReadOnlyError: as for `to_torch()`.
             LayoutError: not row-major.
             DtypeError: MXNet has no such data type.
             MissingFrameworkError: MXNet is not installed, or not with a NumPy that it knows.
@@ -239,7 +243,7 @@ class Tensor(_core.Tensor):
             readonly_ok: as for `to_torch()`.
 
         Raises:
-            ReadOnlyError: the tensor is read-only and `readonly_ok` was not given.
+            ReadOnlyError: as for `to_torch()`.
             LayoutError: `tvm` itself is imported, and the tensor is not row-major or not aligned
                 to 64 bytes (`tvm_ffi` alone takes both).
             DtypeError: TVM has no complex types.

@@ -26,14 +26,24 @@ def load(module: str, title: str, hint: str = "install it in this environment") 
         raise MissingFrameworkError(f"{title} cannot be imported ({error}); {hint}") from error
 
 
-def require_writable(tensor: Tensor, title: str, readonly_ok: bool) -> None:
-    """Refuses to hand read-only memory to a framework that would crash on its first write."""
-    if tensor.readonly and not readonly_ok:
-        raise ReadOnlyError(
-            f"the tensor was attached for reading and {title} does not know read-only memory: get "
-            'it with access="write" or access="copy_on_write", or pass readonly_ok=True and never '
-            "write to it"
-        )
+def writable(tensor: Tensor, title: str, readonly_ok: bool) -> Tensor:
+    """The tensor for a framework that would crash on its first write to read-only memory.
+
+    What is immutable is mapped copy-on-write for it: nobody could tell the difference before it
+    writes, and what it writes stays in this process.
+
+    Raises:
+        ReadOnlyError: others may write the memory, so private pages would no longer follow it.
+    """
+    if not tensor.readonly or readonly_ok:
+        return tensor
+    if tensor.published_as == "immutable":
+        return tensor._copy_on_write()
+    raise ReadOnlyError(
+        f"the tensor was attached for reading and {title} does not know read-only memory: get "
+        'it with access="write" or access="copy_on_write", or pass readonly_ok=True and never '
+        "write to it"
+    )
 
 
 def require_dtype(tensor: Tensor, title: str, known: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidl import _capsule
 from tidl._errors import LayoutError
-from tidl.adapters._common import load, require_dtype, require_row_major, require_writable
+from tidl.adapters._common import load, require_dtype, require_row_major, writable
 
 if TYPE_CHECKING:
     import mxnet
@@ -36,7 +36,7 @@ _DTYPES = frozenset(
 def to_mxnet(tensor: Tensor, readonly_ok: bool) -> mxnet.nd.NDArray:
     """The tensor's memory as an MXNet NDArray."""
     module = load("mxnet", "MXNet", "install mxnet 1.9.1 with NumPy 1.23 in this environment")
-    require_writable(tensor, "MXNet", readonly_ok)
+    tensor = writable(tensor, "MXNet", readonly_ok)
     require_dtype(tensor, "MXNet", _DTYPES)
     require_row_major(tensor, "MXNet")
     _require_known_shape(module, tensor)

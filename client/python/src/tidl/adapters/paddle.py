@@ -20,7 +20,7 @@ from tidl.adapters._common import (
     load,
     require_dtype,
     require_no_negative_strides,
-    require_writable,
+    writable,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ _lock = threading.Lock()
 def to_paddle(tensor: Tensor, readonly_ok: bool) -> paddle.Tensor:
     """The tensor's memory as a Paddle tensor."""
     module = _load()
-    require_writable(tensor, "Paddle", readonly_ok)
+    tensor = writable(tensor, "Paddle", readonly_ok)
     _require_known(tensor)
     address = tensor._address
     if address is None:  # no elements, no memory: nothing to be confused with

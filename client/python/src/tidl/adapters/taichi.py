@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidl._errors import ArgumentTypeError, InvalidArgumentError, LayoutError
 from tidl._strides import compact_axes
-from tidl.adapters._common import require_dtype, require_writable
+from tidl.adapters._common import require_dtype, writable
 from tidl.adapters.numpy import to_numpy
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def to_taichi(
     tensor: Tensor, axes: tuple[int, ...] | None, readonly_ok: bool
 ) -> numpy.typing.NDArray[Any]:
     """The tensor's memory as a row-major NumPy array, its axes in the order asked for."""
-    require_writable(tensor, "Taichi", readonly_ok)
+    tensor = writable(tensor, "Taichi", readonly_ok)
     require_dtype(tensor, "Taichi", _DTYPES)
     return row_major(to_numpy(tensor), axes)
 

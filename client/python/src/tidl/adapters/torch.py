@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidl._errors import DtypeError
-from tidl.adapters._common import load, require_no_negative_strides, require_writable
+from tidl.adapters._common import load, require_no_negative_strides, writable
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def to_torch(tensor: Tensor, readonly_ok: bool) -> torch.Tensor:
     """The tensor's memory as a torch tensor."""
     module = load("torch", "torch")
-    require_writable(tensor, "torch", readonly_ok)
+    tensor = writable(tensor, "torch", readonly_ok)
     require_no_negative_strides(tensor, "torch")
     if not isinstance(getattr(module, tensor.dtype, None), module.dtype):
         raise DtypeError(f"torch {module.__version__} has no {tensor.dtype}; publish another dtype")

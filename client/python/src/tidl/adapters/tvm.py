@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tidl._errors import DtypeError
-from tidl.adapters._common import load, require_aligned, require_row_major, require_writable
+from tidl.adapters._common import load, require_aligned, require_row_major, writable
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -25,7 +25,7 @@ ALIGNMENT = 64
 def to_tvm(tensor: Tensor, readonly_ok: bool) -> tvm_ffi.Tensor:
     """The tensor's memory as a TVM tensor."""
     module = load("tvm_ffi", "TVM (apache-tvm-ffi)")
-    require_writable(tensor, "TVM", readonly_ok)
+    tensor = writable(tensor, "TVM", readonly_ok)
     if tensor.dtype.startswith("complex"):
         raise DtypeError(f"TVM has no {tensor.dtype}; publish another dtype")
     if "tvm" in sys.modules:

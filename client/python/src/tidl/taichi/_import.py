@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidl import _capsule, _sources
+from tidl import _capsule, _core, _sources
 from tidl._dlpack import ForeignTensor
 from tidl._errors import DeviceError, DtypeError, ReadOnlyError, UnsupportedError
 from tidl.adapters import taichi as _adapter
@@ -50,7 +50,8 @@ def from_dlpack(
             of either kind (which is used up, even if its layout is refused), or an ndarray or
             field of Taichi.
         axes: order in which the kernel sees the axes; None: as they are.
-        readonly_ok: accept memory that may not be written. Taichi does not know what that is: a
+        readonly_ok: accept memory that may not be written. (A `tidl.Tensor` that is immutable is
+            mapped copy-on-write without it.) Taichi does not know what that is: a
             kernel that writes to it changes what others take for constant, or crashes.
 
     Raises:
@@ -67,6 +68,8 @@ def from_dlpack(
 def open_array(obj: Any, readonly_ok: bool) -> numpy.typing.NDArray[Any]:
     """A NumPy array over the tensor's memory, with whatever strides it has, checked for Taichi."""
     module = load("numpy", "NumPy")
+    if isinstance(obj, _core.Tensor) and obj.published_as == "immutable" and not readonly_ok:
+        obj = obj._copy_on_write()
     source = ForeignTensor(_sources.publishable(obj))
     _require_host(source.__dlpack_device__()[0])
     capsule = source.__dlpack__(max_version=(1, 3) if _knows_versions(module) else None)

@@ -15,7 +15,9 @@
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
 #include "client/lib/open.h"
+#include "client/lib/steps.h"
 #include "client/lib/writers.h"
+#include "proto/mem/memfd.h"
 
 enum { SEAL_PAUSE_MIN_MS = 1, SEAL_PAUSE_MAX_MS = 32 };
 
@@ -65,16 +67,35 @@ int tdc_seal(struct tidl_client *client, int write_fd, struct tdp_fault *fault)
 	return error == 0 ? 0 : seal_fail(error, write_fd, fault);
 }
 
-static int segment_remap(struct tdc_segment *segment, int fd, int protection,
-			 struct tdp_fault *fault)
+static int map_anew(void *base, size_t size_bytes, int protection, int fd, uint64_t offset_bytes,
+		    struct tdp_fault *fault)
 {
-	void *base = mmap(segment->base, segment->map_bytes, protection, MAP_SHARED | MAP_FIXED, fd,
-			  (off_t)segment->data_offset_bytes);
-
-	if (base != MAP_FAILED)
+	if (mmap(base, size_bytes, protection, MAP_SHARED | MAP_FIXED, fd, (off_t)offset_bytes) !=
+	    MAP_FAILED)
 		return 0;
 	return tdp_fault_errno(fault, errno, "cannot map %zu bytes anew at their address",
-			       segment->map_bytes);
+			       size_bytes);
+}
+
+/* The data, and the page of the steps if it is mapped, too. */
+static int segment_remap(struct tdc_segment *segment, const struct tdc_opened *opened,
+			 bool writable, struct tdp_fault *fault)
+{
+	int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+	int fd = writable ? opened->write_fd : opened->read_fd;
+	struct tdc_steps *steps = segment->steps;
+	int r = map_anew(segment->base, segment->map_bytes, protection, fd,
+			 segment->data_offset_bytes, fault);
+
+	if (r == 0 && steps != NULL)
+		r = map_anew(steps->control, tdp_page_bytes(), protection, fd,
+			     opened->wire.control_offset_bytes, fault);
+	if (r < 0)
+		return r;
+	atomic_store(&segment->is_readonly, !writable);
+	if (steps != NULL)
+		atomic_store(&steps->is_writable, writable);
+	return 0;
 }
 
 static int segment_seal(struct tidl_client *client, struct tdc_segment *segment,
@@ -87,13 +108,11 @@ static int segment_seal(struct tidl_client *client, struct tdc_segment *segment,
 		return tdp_fault_set(fault, TIDL_ERR_SEGMENT_BAD,
 				     "the broker does not let this client write its own memory: "
 				     "check its version");
-	r = segment_remap(segment, opened->read_fd, PROT_READ, fault);
+	r = segment_remap(segment, opened, false, fault);
+	if (r == 0)
+		r = tdc_seal(client, opened->write_fd, fault);
 	if (r < 0)
-		return r;
-	atomic_store(&segment->is_readonly, true);
-	r = tdc_seal(client, opened->write_fd, fault);
-	if (r < 0 && segment_remap(segment, opened->write_fd, PROT_READ | PROT_WRITE, &undone) == 0)
-		atomic_store(&segment->is_readonly, false);
+		(void)!segment_remap(segment, opened, true, &undone);
 	return r;
 }
 
@@ -101,17 +120,19 @@ static int segment_seal(struct tidl_client *client, struct tdc_segment *segment,
 static int segment_claim(struct tidl_client *client, struct tdc_segment *segment,
 			 struct tdp_fault *fault)
 {
-	bool is_claimed;
+	const char *reason = NULL;
 
 	tdc_client_lock(client);
-	is_claimed = !segment->is_sealing;
-	segment->is_sealing = true;
+	if (segment->is_sealing)
+		reason = "another thread is publishing this memory as immutable: wait until it is "
+			 "done";
+	else if (segment->steps != NULL && atomic_load(&segment->steps->open_word) != 0)
+		reason = "an update of the tensor is open: end it before the memory becomes "
+			 "immutable";
+	else
+		segment->is_sealing = true;
 	tdc_client_unlock(client);
-	if (is_claimed)
-		return 0;
-	return tdp_fault_set(fault, TIDL_ERR_BUSY,
-			     "another thread is publishing this memory as immutable: wait until it "
-			     "is done");
+	return reason == NULL ? 0 : tdp_fault_set(fault, TIDL_ERR_BUSY, "%s", reason);
 }
 
 int tdc_seal_in_place(struct tidl_client *client, struct tdc_segment *segment,

@@ -17,7 +17,7 @@ struct tidl_tensor;
  * segment as it is mapped, constant but for what is marked. */
 struct tdc_steps {
 	struct tdp_control *control;
-	bool is_writable;
+	atomic_bool is_writable;    /* until the segment becomes immutable */
 	_Atomic uint64_t open_word; /* of the update that this process has open; 0: none */
 
 	/* Guarded by the client's lock. */

@@ -373,3 +373,44 @@ TT_TEST(access, kernels_that_map_sealed_memory_privately_only)
 	tidl_disconnect(client);
 	tt_broker_stop(&broker);
 }
+
+/* A second map: the page of the steps is writable again afterwards, as the data is. */
+static void expect_busy_with_steps(struct tidl_client *client, struct tidl_tensor *tensor)
+{
+	void *second = mremap(tidl_tensor_data(tensor), 0, 4096, MREMAP_MAYMOVE);
+
+	cr_assert_neq(second, MAP_FAILED);
+	expect_busy(client, tensor, "this process has a second map of it");
+	munmap(second, 4096);
+}
+
+TT_TEST(access, the_last_step_of_an_immutable_tensor)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor;
+	struct tidl_publication publication;
+	uint64_t step = 0;
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tensor = tt_tensor_counting(client, 2, shape);
+	cr_assert_eq(tidl_commit(tensor, &step), 0, "%s", tidl_last_error());
+	cr_assert_eq(tidl_update_begin(tensor, 0), 0);
+	cr_expect_eq(publish_as(client, "x", tensor, TIDL_ACCESS_IMMUTABLE, TIDL_COPY_NEVER,
+				&publication),
+		     TIDL_ERR_BUSY);
+	cr_assert_eq(tidl_update_end(tensor, &step), 0);
+	expect_busy_with_steps(client, tensor);
+	cr_assert_eq(tidl_commit(tensor, &step), 0, "%s", tidl_last_error());
+	cr_expect_eq(step, 3);
+	cr_assert_eq(publish_as(client, "x", tensor, TIDL_ACCESS_IMMUTABLE, TIDL_COPY_NEVER,
+				&publication),
+		     0, "%s", tidl_last_error());
+	cr_expect_eq(tidl_commit(tensor, &step), TIDL_ERR_READ_ONLY);
+	cr_assert_eq(tidl_step(tensor, &step), 0);
+	cr_expect_eq(step, 3);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}

@@ -11,6 +11,7 @@
 #include "client/lib/owner.h"
 #include "client/lib/report.h"
 #include "client/lib/seal.h"
+#include "client/lib/steps.h"
 #include "proto/base/fd.h"
 #include "proto/base/utf8.h"
 #include "proto/mem/sealed.h"
@@ -235,6 +236,21 @@ static int publish_seal(struct tidl_client *client, const struct tdc_placement *
 	return r;
 }
 
+/* Live memory takes no new writable maps, so the pages of its steps are mapped before. */
+static int publish_prepare_steps(struct tidl_client *client, const struct tdc_placement *placement,
+				 const struct publishing *publishing, struct tdp_fault *fault)
+{
+	int r = 0;
+
+	if (publishing->request.publish.access != TIDL_ACCESS_LIVE)
+		return 0;
+	for (size_t i = 0; r == 0 && i < placement->aliased_count; i++) {
+		if (placement->aliased[i]->is_allocated)
+			r = tdc_steps_prepare(client, placement->aliased[i], fault);
+	}
+	return r;
+}
+
 static void publish_note_access(const struct tdc_placement *placement, enum tidl_access access)
 {
 	for (size_t i = 0; i < placement->aliased_count; i++)
@@ -249,6 +265,8 @@ static int publish_placed(struct tidl_client *client, struct publishing *publish
 	tdc_auto_reply *reply = NULL;
 	int r = publish_seal(client, placement, publishing, fault);
 
+	if (r == 0)
+		r = publish_prepare_steps(client, placement, publishing, fault);
 	if (r == 0)
 		r = publishing_send(client, publishing, TDP_MESSAGE_PUBLISHED, &reply, fault);
 	if (r < 0)

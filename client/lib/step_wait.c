@@ -215,7 +215,7 @@ static int wait_until(struct step_wait *wait, uint64_t step, uint64_t *ret_word,
 
 static int wait_check_access(const struct tidl_tensor *tensor, struct tdp_fault *fault)
 {
-	if (tensor->origin->access != TIDL_ACCESS_IMMUTABLE)
+	if (atomic_load(&tensor->segment->access) != TIDL_ACCESS_IMMUTABLE)
 		return 0;
 	return tdp_fault_set(fault, TIDL_ERR_ACCESS,
 			     "the tensor is immutable, so nobody makes steps: read it as it is");

@@ -30,13 +30,13 @@ static int control_check(const struct tdp_segment *wire, struct tdp_fault *fault
 			     "version");
 }
 
-static int steps_new(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
+static int steps_new(struct tidl_client *client, const struct tdc_lease *lease,
+		     const struct tdc_segment *segment, struct tdc_steps **ret_steps,
 		     struct tdp_fault *fault)
 {
-	const struct tdc_origin *origin = tensor->origin;
 	tdc_auto_opened opened = TDC_OPENED_NONE;
 	struct tdc_steps *steps;
-	int r = tdc_open(origin->client, origin->lease, tensor->segment, &opened, fault);
+	int r = tdc_open(client, lease, segment, &opened, fault);
 
 	if (r == 0)
 		r = control_check(&opened.wire, fault);
@@ -45,9 +45,9 @@ static int steps_new(const struct tidl_tensor *tensor, struct tdc_steps **ret_st
 	steps = calloc(1, sizeof(*steps));
 	if (steps == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	steps->is_writable = opened.write_fd >= 0;
-	r = tdp_control_map(steps->is_writable ? opened.write_fd : opened.read_fd,
-			    opened.wire.control_offset_bytes, steps->is_writable, &steps->control,
+	atomic_init(&steps->is_writable, opened.write_fd >= 0);
+	r = tdp_control_map(opened.write_fd >= 0 ? opened.write_fd : opened.read_fd,
+			    opened.wire.control_offset_bytes, opened.write_fd >= 0, &steps->control,
 			    fault);
 	if (r < 0) {
 		free(steps);
@@ -57,19 +57,14 @@ static int steps_new(const struct tidl_tensor *tensor, struct tdc_steps **ret_st
 	return 0;
 }
 
-int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
-		   struct tdp_fault *fault)
+static int steps_find(struct tidl_client *client, const struct tdc_lease *lease,
+		      struct tdc_segment *segment, struct tdc_steps **ret_steps,
+		      struct tdp_fault *fault)
 {
-	struct tdc_segment *segment = tensor->segment;
-	struct tidl_client *client = tensor->origin->client;
 	struct tdc_steps *steps;
 	struct tdc_steps *mine;
 	int r;
 
-	if (segment == NULL)
-		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
-				     "a tensor without elements has no memory to count steps in: "
-				     "use one with elements");
 	tdc_client_lock(client);
 	steps = segment->steps;
 	tdc_client_unlock(client);
@@ -77,7 +72,7 @@ int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_step
 		*ret_steps = steps;
 		return 0;
 	}
-	r = steps_new(tensor, &mine, fault);
+	r = steps_new(client, lease, segment, &mine, fault);
 	if (r < 0)
 		return r;
 	tdc_client_lock(client);
@@ -90,6 +85,27 @@ int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_step
 	/* Another thread was faster. */
 	(void)tdc_steps_free(mine);
 	return 0;
+}
+
+int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
+		   struct tdp_fault *fault)
+{
+	if (tensor->segment == NULL)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "a tensor without elements has no memory to count steps in: "
+				     "use one with elements");
+	return steps_find(tensor->origin->client, tensor->origin->lease, tensor->segment, ret_steps,
+			  fault);
+}
+
+int tdc_steps_prepare(struct tidl_client *client, struct tdc_segment *segment,
+		      struct tdp_fault *fault)
+{
+	const struct tdc_lease lease = {
+		.kind = TDC_LEASE_ALLOCATION, .id = segment->key.id, .era = segment->key.era};
+	struct tdc_steps *unused;
+
+	return steps_find(client, &lease, segment, &unused, fault);
 }
 
 struct tdc_steps *tdc_steps_free(struct tdc_steps *steps)
@@ -116,7 +132,7 @@ static int steps_find_writable(const struct tidl_tensor *tensor, struct tdc_step
 	r = tdc_steps_find(tensor, &steps, fault);
 	if (r < 0)
 		return r;
-	if (!steps->is_writable)
+	if (!atomic_load(&steps->is_writable))
 		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
 				     "the tensor is immutable by now, so it makes no steps");
 	*ret_steps = steps;

@@ -10,6 +10,8 @@
 #include "proto/base/fault.h"
 #include "proto/mem/control.h"
 
+struct tdc_segment;
+struct tidl_client;
 struct tidl_pending;
 struct tidl_tensor;
 
@@ -34,6 +36,13 @@ struct tdc_steps {
  */
 int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
 		   struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/*
+ * Before memory of this client becomes live: afterwards the kernel lets nobody map it for writing
+ * any more.
+ */
+int tdc_steps_prepare(struct tidl_client *client, struct tdc_segment *segment,
+		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* NULL is allowed. Returns NULL. No lock held. */
 struct tdc_steps *tdc_steps_free(struct tdc_steps *steps);

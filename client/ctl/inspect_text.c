@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An inspection for people: `key: value` lines, then tables, then two sentences on protection. */
+/* An inspection for people: `key: value` lines, then tables, then sentences on protection. */
 #include "client/ctl/inspect.h"
 
 #include "client/ctl/out_table.h"
@@ -210,9 +210,22 @@ static void holders_print(const struct tidl_inspection *inspection, size_t count
 	ctl_table_free(table);
 }
 
+/* What the kernel keeps whom from. */
 static void protection_print(const struct tidl_inspect_info *info)
 {
 	puts("protection:");
+	if (info->access == TIDL_ACCESS_IMMUTABLE && info->is_same_uid_write_protected) {
+		puts("  Sealed for good: nobody can write, not even its producer or processes of "
+		     "the "
+		     "broker's own user.");
+		return;
+	}
+	if (info->access == TIDL_ACCESS_LIVE && info->is_same_uid_write_protected) {
+		puts("  Sealed for good: its producer can write, through the memory that it has "
+		     "mapped.");
+		puts("  Nobody else can, not even processes of the broker's own user.");
+		return;
+	}
 	puts(info->is_write_protected
 		     ? "  Processes of other users can write only after the broker granted it."
 		     : "  Nothing keeps processes of other users from writing.");

@@ -35,7 +35,7 @@ enum tidl_error {
 	TIDL_ERR_UNSUPPORTED = -13,	/* understood, but not built in this version */
 	TIDL_ERR_DEVICE = -14,		/* memory of this device cannot be shared here */
 	TIDL_ERR_COPY_NEEDED = -15,	/* only a copy would do, and copying was forbidden */
-	TIDL_ERR_ACCESS = -16,		/* the segment is shared under another access already */
+	TIDL_ERR_ACCESS = -16,		/* the memory was published with another access */
 	TIDL_ERR_BUSY = -17,		/* somebody else's hold is in the way */
 	TIDL_ERR_GENERATION_GONE = -18, /* that generation is no longer published */
 	TIDL_ERR_CANCELLED = -19,	/* the request was cancelled by its own client */

@@ -43,8 +43,9 @@ struct error_row {
 		    "first")                                                                       \
 	ROW(COPY_NEEDED, "only a copy would do: allow it, or allocate the tensor through the "     \
 			 "client")                                                                 \
-	ROW(ACCESS, "the memory is shared under another access already: publish it with the same " \
-		    "access, or publish a copy")                                                   \
+	ROW(ACCESS,                                                                                \
+	    "the memory was published with an access that does not allow this: ask for the "       \
+	    "same one, or publish a copy")                                                         \
 	ROW(BUSY, "somebody else's hold is in the way: see who with `tidlctl inspect`, and try "   \
 		  "again when it is gone")                                                         \
 	ROW(GENERATION_GONE, "that generation is no longer published: get the current one")        \

@@ -7,6 +7,7 @@ The broker is root's, as the system's is, so its own user may open what it likes
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import hostile
 import pytest
 from child import Child, ChildPipe, as_user
+from ctl_support import program, run
 from raw_peer import Memory, RawPeer
 from tidl_wire import Access, Attach, Code
 from users import STRANGER, as_root
@@ -127,6 +129,38 @@ def test_inspection_tells_the_guarantees(world: World, access: Access) -> None:
             Access.IMMUTABLE: hostile.SEALS["write"] | hostile.SEALS["final"],
         }
         assert seals & (8 | 16 | 1) == wanted[access]
+
+
+PROTECTION = {
+    Access.SHARED: (
+        "Processes of other users can write only after the broker granted it.\n"
+        "  Nothing keeps processes of the broker's own user from writing: only the seals hold."
+    ),
+    Access.LIVE: (
+        "Sealed for good: its producer can write, through the memory that it has mapped.\n"
+        "  Nobody else can, not even processes of the broker's own user."
+    ),
+    Access.IMMUTABLE: (
+        "Sealed for good: nobody can write, not even its producer or processes of the broker's "
+        "own user."
+    ),
+}
+
+
+@pytest.mark.parametrize("access", Access)
+def test_tidlctl_tells_the_guarantees(world: World, access: Access) -> None:
+    with published(world, access):
+        environment = {**os.environ, "TIDL_SOCKET": str(world.broker.socket)}
+        tidlctl = program("client/ctl/tidlctl")
+        text = run(tidlctl, ("inspect", NAME), environment)
+        assert f"access: {access.name.lower()}\n" in text.out
+        assert text.out.endswith(f"protection:\n  {PROTECTION[access]}\n")
+        assert ("future-write" in text.out) == (access == Access.LIVE)
+        document = json.loads(run(tidlctl, ("--json", "inspect", NAME), environment).out)
+        assert document["protection"] == {
+            "write_protected": True,
+            "same_uid_write_protected": access != Access.SHARED,
+        }
 
 
 def test_a_hostile_producer_cannot_take_the_memory_away(world: World) -> None:

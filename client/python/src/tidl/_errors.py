@@ -130,7 +130,7 @@ class CopyNeededError(Error, BufferError, ValueError):
 
 
 class AccessError(Error, BufferError):
-    """The memory is published under another access already."""
+    """The memory was published with another access, or with one that does not allow this."""
 
     code = "ACCESS"
 

@@ -16,16 +16,6 @@ struct dispatch_row {
 	bool is_one_way;
 };
 
-/* Known to the codec, and not served yet. */
-static int dispatch_unbuilt(struct tdd_session *session, const struct tdp_message *request,
-			    struct tdp_fault *fault)
-{
-	(void)session;
-	return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
-			     "this tidld does not serve %s yet: a newer one may",
-			     tdp_message_name(request->kind));
-}
-
 static const struct dispatch_row rows[TDP_MESSAGE_KIND_COUNT] = {
 	[TDP_MESSAGE_HELLO] = {.handler = tdd_handle_hello, .state = TDD_SESSION_CONNECTED},
 	[TDP_MESSAGE_CANCEL] = {.handler = tdd_handle_cancel,
@@ -43,13 +33,13 @@ static const struct dispatch_row rows[TDP_MESSAGE_KIND_COUNT] = {
 	[TDP_MESSAGE_REMOVE] = {.handler = tdd_handle_remove, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_LIST] = {.handler = tdd_handle_list, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_INSPECT] = {.handler = tdd_handle_inspect, .state = TDD_SESSION_READY},
-	[TDP_MESSAGE_PIN] = {.handler = dispatch_unbuilt, .state = TDD_SESSION_READY},
-	[TDP_MESSAGE_WAIT] = {.handler = dispatch_unbuilt, .state = TDD_SESSION_READY},
-	[TDP_MESSAGE_WATCH] = {.handler = dispatch_unbuilt, .state = TDD_SESSION_READY},
-	[TDP_MESSAGE_UNWATCH] = {.handler = dispatch_unbuilt,
+	[TDP_MESSAGE_PIN] = {.handler = tdd_handle_pin, .state = TDD_SESSION_READY},
+	[TDP_MESSAGE_WAIT] = {.handler = tdd_handle_wait, .state = TDD_SESSION_READY},
+	[TDP_MESSAGE_WATCH] = {.handler = tdd_handle_watch, .state = TDD_SESSION_READY},
+	[TDP_MESSAGE_UNWATCH] = {.handler = tdd_handle_unwatch,
 				 .state = TDD_SESSION_READY,
 				 .is_one_way = true},
-	[TDP_MESSAGE_GOODBYE] = {.handler = dispatch_unbuilt,
+	[TDP_MESSAGE_GOODBYE] = {.handler = tdd_handle_goodbye,
 				 .state = TDD_SESSION_READY,
 				 .is_one_way = true},
 	[TDP_MESSAGE_SHUTDOWN] = {.handler = tdd_handle_shutdown, .state = TDD_SESSION_READY},

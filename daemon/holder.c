@@ -7,6 +7,7 @@
 #include "daemon/lease.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
+#include "daemon/subscription.h"
 #include "daemon/waiter.h"
 #include "daemon/writer_watch.h"
 
@@ -19,6 +20,18 @@ void tdd_holder_init(struct tdd_holder *holder, const struct tdd_subject *subjec
 	tdd_account_init_session(&holder->account, uid_account);
 }
 
+static void holder_drop_owned(struct tdd_holder *holder, struct tdd_registry *registry)
+{
+	bool is_death = !holder->said_goodbye && registry->owner_grace_ms > 0;
+
+	while (holder->owned) {
+		if (is_death)
+			tdd_registry_orphan(registry, holder->owned);
+		else
+			tdd_registry_unlist(registry, holder->owned);
+	}
+}
+
 void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registry)
 {
 	struct tdd_hold *hold, *next;
@@ -26,11 +39,12 @@ void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registr
 	holder->is_ending = true;
 	while (holder->writer_watches)
 		tdd_writer_watch_free(holder->writer_watches);
+	while (holder->subscriptions)
+		tdd_subscription_free(holder->subscriptions);
 	while (holder->waiters)
 		tdd_waiter_free(holder->waiters);
 	/* Names first: when the holds go, memory that only they kept is freed with them. */
-	while (holder->owned)
-		tdd_registry_unlist(registry, holder->owned);
+	holder_drop_owned(holder, registry);
 	HASH_ITER (hh, holder->leases, hold, next)
 		tdd_hold_free(hold);
 	HASH_ITER (hh, holder->allocations, hold, next)
@@ -42,4 +56,20 @@ void tdd_holder_deinit(struct tdd_holder *holder)
 	tdd_account_deinit_session(&holder->account);
 	tdd_subject_deinit(&holder->subject);
 	holder->process = tdd_process_unref(holder->process);
+}
+
+void tdd_holder_put_on_news(struct tdd_holder *holder, struct tdd_events *events)
+{
+	if (holder->news_of)
+		return;
+	holder->news_of = events;
+	DL_APPEND2(events->news, holder, news_prev, news_next);
+}
+
+void tdd_holder_take_off_news(struct tdd_holder *holder)
+{
+	if (!holder->news_of)
+		return;
+	DL_DELETE2(holder->news_of->news, holder, news_prev, news_next);
+	holder->news_of = NULL;
 }

@@ -10,10 +10,14 @@
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 
+struct tdd_events;
 struct tdd_hold;
+struct tdd_notice;
 struct tdd_publication;
+struct tdd_reader;
 struct tdd_registry;
 struct tdd_stake;
+struct tdd_subscription;
 struct tdd_waiter;
 struct tdd_writer_watch;
 
@@ -25,12 +29,18 @@ struct tdd_holder {
 	struct tdd_subject subject;
 	struct tdd_process *process;
 	struct tdd_account account;
-	struct tdd_hold *leases;		 /* map by lease id */
-	struct tdd_hold *allocations;		 /* map by segment id */
-	struct tdd_stake *stakes;		 /* map by segment id: of all its holds */
-	struct tdd_publication *owned;		 /* list: retention OWNER */
-	struct tdd_waiter *waiters;		 /* list */
-	struct tdd_writer_watch *writer_watches; /* list */
+	struct tdd_hold *leases;		  /* map by lease id */
+	struct tdd_hold *allocations;		  /* map by segment id */
+	struct tdd_stake *stakes;		  /* map by segment id: of all its holds */
+	struct tdd_reader *readers;		  /* map by generation: of its leases */
+	struct tdd_publication *owned;		  /* list: retention OWNER */
+	struct tdd_waiter *waiters;		  /* list */
+	struct tdd_writer_watch *writer_watches;  /* list */
+	struct tdd_subscription *subscriptions;	  /* list */
+	struct tdd_notice *notices;		  /* list: what they are to hear, oldest first */
+	struct tdd_events *news_of;		  /* where it stands in line to be sent them */
+	struct tdd_holder *news_prev, *news_next; /* events::news */
+	bool said_goodbye;			  /* its end is its own will, no death */
 	bool is_ending; /* what it loses from now on, it does not give back by itself */
 };
 
@@ -38,11 +48,16 @@ struct tdd_holder {
 void tdd_holder_init(struct tdd_holder *holder, const struct tdd_subject *subject,
 		     struct tdd_process *process, struct tdd_account *uid_account);
 
-/* Give up all holds and waits, and remove what it owns from the registry. */
+/* Give up all holds, waits and watches. What it owns is removed from the registry, at once or, if
+ * it ended without goodbye, after the grace period. */
 void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registry);
 
 /* After tdd_holder_drop_all(). */
 void tdd_holder_deinit(struct tdd_holder *holder);
+
+/* Stand in line for being sent one's notices, and leave it; both any number of times. */
+void tdd_holder_put_on_news(struct tdd_holder *holder, struct tdd_events *events);
+void tdd_holder_take_off_news(struct tdd_holder *holder);
 
 static inline struct tdd_account *tdd_holder_uid_account(struct tdd_holder *holder)
 {

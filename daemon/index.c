@@ -80,6 +80,16 @@ size_t tdd_index_after(const struct tdd_index *index, uint64_t generation)
 	return low;
 }
 
+struct tdd_publication *tdd_index_find(const struct tdd_index *index, uint64_t generation)
+{
+	size_t position =
+		generation > 0 ? tdd_index_after(index, generation - 1) : index->slot_count;
+
+	if (position == index->slot_count || index->slots[position].generation != generation)
+		return NULL;
+	return index->slots[position].publication;
+}
+
 void tdd_index_remove(struct tdd_index *index, uint64_t generation)
 {
 	size_t position = tdd_index_after(index, generation - 1);

@@ -36,6 +36,9 @@ void tdd_index_append(struct tdd_index *index, uint64_t generation,
 		      struct tdd_publication *publication);
 void tdd_index_remove(struct tdd_index *index, uint64_t generation);
 
+/* NULL: no publication of this generation is in it. */
+struct tdd_publication *tdd_index_find(const struct tdd_index *index, uint64_t generation);
+
 /* Position of the first slot behind @generation; slot_count: none. */
 size_t tdd_index_after(const struct tdd_index *index, uint64_t generation);
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "daemon/clock.h"
+#include "daemon/registry.h"
+#include "daemon/waiter.h"
 
 static bool hold_is_writer(const struct tdd_hold *hold)
 {
@@ -46,10 +48,27 @@ static int hold_take_stakes(struct tdd_hold *hold, struct tdp_fault *fault)
 	return 0;
 }
 
+static int hold_take_reader(struct tdd_hold *hold, struct tdp_fault *fault)
+{
+	if (!hold->publication)
+		return 0;
+	hold->reader = tdd_reader_take(hold->holder, hold->publication);
+	return hold->reader ? 0 : tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+}
+
+static void hold_give_up_reader(struct tdd_hold *hold)
+{
+	if (hold->reader)
+		hold->reader = tdd_reader_give_up(hold->reader);
+}
+
 static int hold_fill(struct tdd_hold *hold, struct tdd_hold **map, struct tdp_fault *fault)
 {
 	int r = tdd_charge_init(&hold->charge, &hold->holder->account, TDD_QUOTA_HOLDS, 1, fault);
 
+	if (r < 0)
+		return r;
+	r = hold_take_reader(hold, fault);
 	if (r < 0)
 		return r;
 	r = hold_take_stakes(hold, fault);
@@ -76,6 +95,7 @@ static int hold_new(struct tdd_hold **map, const struct tdd_hold *init, size_t u
 	hold->use_count = use_count;
 	r = hold_fill(hold, map, fault);
 	if (r < 0) {
+		hold_give_up_reader(hold);
 		tdd_charge_deinit(&hold->charge);
 		free(hold);
 		return r;
@@ -105,6 +125,7 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 	publication->lease_count++;
 	for (size_t i = 0; i < lease->use_count; i++)
 		DL_APPEND(hold_segment(lease, i)->leases, &lease->uses[i]);
+	tdd_events_report_lease(&publication->registry->events, TDP_EVENT_LEASED, lease);
 	*ret_lease = lease;
 	return 0;
 }
@@ -148,6 +169,9 @@ static void lease_detach(struct tdd_hold *lease)
 	DL_DELETE(publication->leases, lease);
 	publication->lease_count--;
 	HASH_DELETE(hh, lease->holder->leases, lease);
+	hold_give_up_reader(lease);
+	tdd_events_report_lease(&publication->registry->events, TDP_EVENT_RELEASED, lease);
+	tdd_waiters_wake_released(publication);
 	tdd_publication_settle(publication);
 }
 

@@ -8,6 +8,7 @@
 #include "daemon/map.h"
 #include "daemon/publication.h"
 #include "daemon/quota.h"
+#include "daemon/reader.h"
 #include "daemon/segment.h"
 #include "daemon/stake.h"
 #include "include/tidl/admin.h"
@@ -33,6 +34,7 @@ struct tdd_hold {
 	uint64_t since_ms;
 	struct tdd_holder *holder;
 	struct tdd_publication *publication; /* of a lease */
+	struct tdd_reader *reader;	     /* of a lease */
 	struct tdd_segment *segment;	     /* of an allocation */
 	struct tdd_charge charge;
 	struct tdd_hold *prev, *next; /* publication::leases or segment::allocations */

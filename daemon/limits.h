@@ -39,6 +39,32 @@ enum {
 	TDD_WAITS_PER_SESSION = 1024,
 	TDD_WAITS_PER_UID = 16384,
 
+	/* Generations that one uid keeps for tensors on their way, each for the pin time: a queue
+	 * of a data loader, a thousand a second. */
+	TDD_PINS_PER_UID = 65536,
+
+	/* Watches: some for each part of a large program. */
+	TDD_WATCHES_PER_SESSION = 256,
+	TDD_WATCHES_PER_UID = 4096,
+
+	/* Events that a client has not taken yet: of one watch, and of all together, at some 100
+	 * bytes each. Beyond that the watch gets one LOST. */
+	TDD_EVENTS_PER_WATCH = 1024,
+	TDD_EVENTS_PER_SESSION = 4096,
+	TDD_EVENTS_PER_UID = 65536,
+
+	/* Events sent to one client in one turn of the loop. */
+	TDD_EVENTS_PER_TURN = 64,
+
+	/* What all watches of one uid may cost in one turn, in steps of the pattern matcher: 1 ms.
+	 * One visit, and one event for somebody, count as many. */
+	TDD_WATCH_STEPS = 1 << 20,
+	TDD_WATCH_VISIT_STEPS = 16,
+	TDD_WATCH_EVENT_STEPS = 64,
+
+	/* Pins and publications that end by themselves in one turn. */
+	TDD_EXPIRIES_PER_TURN = 256,
+
 	/* Replies that a client has not read yet. An honest client reads what it asked for; one
 	 * that does not is dropped, so that it costs others nothing. */
 	TDD_OUTBOX_PACKETS = 1024,

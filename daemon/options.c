@@ -59,6 +59,13 @@ static const struct option_row rows[] = {
 	 .type = OPTION_SECONDS, .offset = FIELD(empty_exit_ms),
 	 .help = "exit after this long without a client and with nothing published; 0: never\n"
 		 "(default: 5 with --private, else 0)"},
+	{.flag = "pin-time", .environment = "TIDLD_PIN_TIME", .argument = "SECONDS",
+	 .type = OPTION_SECONDS, .offset = FIELD(pin_ms), .initial = "60",
+	 .help = "keep what is on its way to another process (pickled) for this long (default: 60)"},
+	{.flag = "owner-grace", .environment = "TIDLD_OWNER_GRACE", .argument = "SECONDS",
+	 .type = OPTION_SECONDS, .offset = FIELD(owner_grace_ms), .initial = "2",
+	 .help = "what ends with its owner stays this long after the owner's death; 0: ends at once\n"
+		 "(default: 2)"},
 	{.flag = "quota-total", .environment = "TIDLD_QUOTA_TOTAL", .argument = "BYTES|PERCENT%",
 	 .type = OPTION_SHARE, .offset = FIELD(quota_total), .initial = "50%",
 	 .help = "memory of all users together; K, M, G and T may follow, % is of the machine's\n"

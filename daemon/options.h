@@ -24,6 +24,8 @@ struct tdd_options {
 	int log_level;
 	uint64_t idle_exit_ms;	/* 0: never */
 	uint64_t empty_exit_ms; /* 0: never */
+	uint64_t pin_ms;
+	uint64_t owner_grace_ms;
 	struct tdd_share quota_total;
 	struct tdd_share quota_uid;
 	bool wants_version;

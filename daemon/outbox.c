@@ -194,6 +194,13 @@ int tdd_outbox_send(struct tdd_outbox *outbox, const void *bytes, size_t size_by
 	return r;
 }
 
+int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes)
+{
+	if (!tdd_outbox_is_empty(outbox))
+		return TIDL_ERR_BUSY;
+	return outbox_try(outbox, bytes, size_bytes, NULL, 0);
+}
+
 static void outbox_drop_first(struct tdd_outbox *outbox)
 {
 	struct tdd_outbox_packet *packet = outbox->packets;

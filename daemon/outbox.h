@@ -55,6 +55,13 @@ void tdd_outbox_deinit(struct tdd_outbox *outbox);
 int tdd_outbox_send(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes, const int *fds,
 		    uint32_t fd_count) TDP_MUST_CHECK;
 
+/*
+ * Send a packet without descriptors, or leave it: nothing is queued. Returns 0, TIDL_ERR_BUSY (not
+ * now, look at `block`; or something is queued before it) or TIDL_ERR_CLOSED.
+ */
+int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes,
+		     size_t size_bytes) TDP_MUST_CHECK;
+
 /* Send what can be sent now. Returns 0 (look at `block`) or TIDL_ERR_CLOSED. */
 int tdd_outbox_flush(struct tdd_outbox *outbox) TDP_MUST_CHECK;
 

@@ -10,6 +10,8 @@
 
 #include "daemon/clock.h"
 #include "daemon/lease.h"
+#include "daemon/pin.h"
+#include "daemon/registry.h"
 #include "proto/tensor/layout.h"
 
 /* Hands out the parts of the block; sizes are those of one packet, so nothing overflows. */
@@ -76,6 +78,7 @@ static void publication_fill(struct tdd_publication *publication, const struct l
 	publication->rights = spec->rights;
 	publication->access = spec->access;
 	publication->retention = spec->retention;
+	publication->ttl_ms = spec->ttl_ms;
 	publication->path = spec->path;
 	publication->tensor_bytes = spec->tensor_bytes;
 	publication->metadata = put_text(&texts, spec->metadata);
@@ -111,6 +114,9 @@ static void publication_use_segments(struct tdd_publication *publication,
 
 static void publication_free(struct tdd_publication *publication)
 {
+	if (publication->registry)
+		tdd_index_remove(&publication->registry->alive, publication->generation);
+	tdd_deadline_deinit(&publication->deadline);
 	for (size_t i = 0; i < publication->segment_count; i++) {
 		struct tdd_segment_use *use = &publication->uses[i];
 
@@ -123,6 +129,37 @@ static void publication_free(struct tdd_publication *publication)
 	free(publication);
 }
 
+/* Its time is over, or its owner has been dead for the grace period. */
+static void publication_expired(struct tdd_deadline *deadline)
+{
+	struct tdd_publication *publication =
+		TDP_CONTAINER_OF(deadline, struct tdd_publication, deadline);
+
+	tdd_registry_unlist(publication->registry, publication);
+}
+
+static int publication_charge(struct tdd_publication *publication, struct tdd_account *account,
+			      uint64_t size_bytes, struct tdp_fault *fault)
+{
+	int r = tdd_charge_init(&publication->count, account, TDD_QUOTA_PUBLICATIONS, 1, fault);
+
+	if (r < 0)
+		return r;
+	return tdd_charge_init(&publication->bytes, account, TDD_QUOTA_BYTES, size_bytes, fault);
+}
+
+/* Room for the end that it may have by itself. */
+static int publication_reserve_deadline(struct tdd_publication *publication,
+					const struct tdd_publication_spec *spec,
+					struct tdp_fault *fault)
+{
+	if (spec->retention != TIDL_RETENTION_SECONDS && spec->retention != TIDL_RETENTION_OWNER)
+		return 0;
+	if (tdd_deadline_init(&publication->deadline, spec->timeline, publication_expired) < 0)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	return 0;
+}
+
 int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_holder *publisher,
 			struct tdd_publication **ret_publication, struct tdp_fault *fault)
 {
@@ -133,10 +170,9 @@ int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_hold
 
 	if (!publication)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	r = tdd_charge_init(&publication->count, account, TDD_QUOTA_PUBLICATIONS, 1, fault);
+	r = publication_charge(publication, account, layout.size_bytes, fault);
 	if (r == 0)
-		r = tdd_charge_init(&publication->bytes, account, TDD_QUOTA_BYTES,
-				    layout.size_bytes, fault);
+		r = publication_reserve_deadline(publication, spec, fault);
 	if (r < 0) {
 		publication_free(publication);
 		return r;
@@ -149,17 +185,29 @@ int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_hold
 	return 0;
 }
 
+bool tdd_publication_is_current(const struct tdd_publication *publication)
+{
+	return publication->entry && publication->entry->current == publication;
+}
+
+bool tdd_publication_is_orphaned(const struct tdd_publication *publication)
+{
+	return publication->retention == TIDL_RETENTION_OWNER && publication->entry &&
+	       !publication->owner;
+}
+
 void tdd_publication_settle(struct tdd_publication *publication)
 {
 	struct tdd_account *heir;
 
 	if (tdd_publication_is_listed(publication))
 		return;
-	if (!publication->leases) {
+	if (!publication->leases && !publication->pins) {
 		publication_free(publication);
 		return;
 	}
-	heir = tdd_holder_uid_account(publication->leases->holder);
+	heir = publication->leases ? tdd_holder_uid_account(publication->leases->holder)
+				   : publication->pins->charge.account;
 	tdd_charge_force(&publication->count, heir);
 	tdd_charge_force(&publication->bytes, heir);
 	for (size_t i = 0; i < publication->segment_count; i++)
@@ -181,7 +229,10 @@ bool tdd_publication_shares_segment(const struct tdd_publication *a,
 uint32_t tdd_publication_holder_count(const struct tdd_publication *publication)
 {
 	uint32_t count = publication->lease_count;
+	const struct tdd_pin *pin;
 
+	DL_FOREACH (publication->pins, pin)
+		count++;
 	for (size_t i = 0; i < publication->segment_count; i++) {
 		struct tdd_hold *allocation;
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/deadline.h"
 #include "daemon/holder.h"
 #include "daemon/policy.h"
 #include "daemon/process.h"
@@ -18,11 +19,15 @@
 #include "proto/wire/message.h"
 
 struct tdd_name;
+struct tdd_pin;
+struct tdd_registry;
+struct tdd_waiter;
 
 /*
  * The content of a name: segments, tensors over them, and what its owner decided. Never changes
- * once made. It is listed by the registry until removed or replaced, and lives on while a lease
- * holds it; tdd_publication_settle() frees it.
+ * once made. It is listed by the registry, as what its name stands for now or as one of the
+ * replaced ones that its owner keeps, and lives on while a lease or a pin holds it;
+ * tdd_publication_settle() frees it.
  */
 struct tdd_publication {
 	uint64_t generation; /* 0 until listed */
@@ -31,6 +36,7 @@ struct tdd_publication {
 	enum tidl_access access;
 	enum tidl_retention retention;
 	enum tidl_path path;
+	uint64_t ttl_ms; /* of retention SECONDS */
 	uint64_t since_ms;
 	uint64_t tensor_bytes;	/* elements x element size */
 	uint64_t segment_bytes; /* as charged */
@@ -41,10 +47,16 @@ struct tdd_publication {
 	struct tdd_segment_use *uses;
 	size_t tensor_count;
 	struct tdp_tensor *tensors;
-	struct tdd_name *entry; /* of the registry; NULL: not listed */
+	struct tdd_registry *registry;		       /* NULL: never listed yet */
+	struct tdd_name *entry;			       /* of the registry; NULL: not listed */
+	struct tdd_publication *kept_prev, *kept_next; /* name::kept */
 	struct tdd_hold *leases;
 	uint32_t lease_count;
-	struct tdd_holder *owner;			 /* retention OWNER: who it ends with */
+	uint32_t reader_count; /* holders that have leases */
+	struct tdd_pin *pins;
+	struct tdd_waiter *waiters;   /* for all leases and pins to end */
+	struct tdd_deadline deadline; /* seconds to live; the owner's death and the grace period */
+	struct tdd_holder *owner;     /* retention OWNER: who it ends with */
 	struct tdd_publication *owner_prev, *owner_next; /* holder::owned */
 	struct tdd_charge count;
 	struct tdd_charge bytes;
@@ -56,6 +68,8 @@ struct tdd_publication_spec {
 	struct tdd_rights rights;
 	enum tidl_access access;
 	enum tidl_retention retention;
+	uint64_t ttl_ms;	       /* of retention SECONDS */
+	struct tdd_timeline *timeline; /* needed for SECONDS and OWNER */
 	enum tidl_path path;
 	uint64_t tensor_bytes;
 	const char *metadata;
@@ -75,14 +89,26 @@ static inline bool tdd_publication_is_listed(const struct tdd_publication *publi
 	return publication->entry != NULL;
 }
 
-/* It was unlisted, or a lease on it ended: free it, or let the oldest lease's uid pay. */
+bool tdd_publication_is_current(const struct tdd_publication *publication);
+
+/* May it be had by its number? While it is listed or pinned. */
+static inline bool tdd_publication_is_attachable(const struct tdd_publication *publication)
+{
+	return tdd_publication_is_listed(publication) || publication->pins;
+}
+
+/* Its owner has died, and its grace period runs. */
+bool tdd_publication_is_orphaned(const struct tdd_publication *publication);
+
+/* It was unlisted, or a lease or pin on it ended: free it, or let the oldest lease's uid pay, or
+ * that of a pin. */
 void tdd_publication_settle(struct tdd_publication *publication);
 
 /* Do the two share memory? */
 bool tdd_publication_shares_segment(const struct tdd_publication *a,
 				    const struct tdd_publication *b);
 
-/* Leases on it and allocations of its segments. */
+/* Leases and pins on it and allocations of its segments. */
 uint32_t tdd_publication_holder_count(const struct tdd_publication *publication);
 
 #endif

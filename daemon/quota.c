@@ -27,7 +27,10 @@ static const struct {
 				   "release or remove tensors, or raise RLIMIT_NOFILE of tidld"},
 	[TDD_QUOTA_PUBLICATIONS] = {"publications", "remove some first"},
 	[TDD_QUOTA_HOLDS] = {"leases and allocations", "release some first"},
+	[TDD_QUOTA_PINS] = {"pins", "wait until some have ended"},
 	[TDD_QUOTA_WAITS] = {"waiting requests", "cancel some first"},
+	[TDD_QUOTA_WATCHES] = {"watches", "end some first"},
+	[TDD_QUOTA_EVENTS] = {"unread events", "read them first"},
 	[TDD_QUOTA_QUEUE_BYTES] = {"bytes of unread replies", "read them first"},
 	[TDD_QUOTA_SESSIONS] = {"connections", "close some first"},
 };
@@ -60,10 +63,15 @@ void tdd_quota_init(struct tdd_quota *quota, uint64_t total_bytes, uint64_t uid_
 	uid[TDD_QUOTA_SESSIONS] = TDD_SESSIONS_PER_UID;
 	uid[TDD_QUOTA_PUBLICATIONS] = TDD_PUBLICATIONS_PER_UID;
 	uid[TDD_QUOTA_HOLDS] = TDD_HOLDS_PER_UID;
+	uid[TDD_QUOTA_PINS] = TDD_PINS_PER_UID;
 	uid[TDD_QUOTA_WAITS] = TDD_WAITS_PER_UID;
+	uid[TDD_QUOTA_WATCHES] = TDD_WATCHES_PER_UID;
+	uid[TDD_QUOTA_EVENTS] = TDD_EVENTS_PER_UID;
 	uid[TDD_QUOTA_QUEUE_BYTES] = TDD_OUTBOX_BYTES_PER_UID;
 	session[TDD_QUOTA_HOLDS] = TDD_HOLDS_PER_SESSION;
 	session[TDD_QUOTA_WAITS] = TDD_WAITS_PER_SESSION;
+	session[TDD_QUOTA_WATCHES] = TDD_WATCHES_PER_SESSION;
+	session[TDD_QUOTA_EVENTS] = TDD_EVENTS_PER_SESSION;
 	session[TDD_QUOTA_QUEUE_BYTES] = TDD_OUTBOX_BYTES_PER_SESSION;
 	account_init(&quota->broker, quota, TDD_ACCOUNT_BROKER, 0, NULL);
 }

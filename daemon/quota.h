@@ -19,8 +19,11 @@ enum tdd_quota_kind {
 	TDD_QUOTA_DESCRIPTORS,	/* open in the broker */
 	TDD_QUOTA_PUBLICATIONS, /* listed, or replaced and still held */
 	TDD_QUOTA_HOLDS,	/* leases and allocations */
-	TDD_QUOTA_WAITS,	/* parked requests */
-	TDD_QUOTA_QUEUE_BYTES,	/* replies not read yet */
+	TDD_QUOTA_PINS,
+	TDD_QUOTA_WAITS, /* parked requests */
+	TDD_QUOTA_WATCHES,
+	TDD_QUOTA_EVENTS,      /* not sent yet */
+	TDD_QUOTA_QUEUE_BYTES, /* replies not read yet */
 	TDD_QUOTA_SESSIONS,
 	TDD_QUOTA_KIND_COUNT
 };

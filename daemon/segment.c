@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "daemon/lease.h"
+#include "daemon/pin.h"
 #include "daemon/publication.h"
 #include "proto/base/fd.h"
 
@@ -89,6 +90,21 @@ struct tdd_segment *tdd_segment_find(struct tdd_segment *map, uint64_t id)
 	return segment;
 }
 
+/* Who has held it longest: a lease, appended as they come, or else a pin. NULL: nobody does. */
+static struct tdd_account *segment_heir(const struct tdd_segment *segment)
+{
+	const struct tdd_segment_use *use;
+
+	if (segment->leases)
+		return tdd_holder_uid_account(segment->leases->hold->holder);
+	/* Nothing that uses it is listed or leased, so what does is pinned. */
+	DL_FOREACH (segment->uses, use) {
+		if (use->publication->pins)
+			return use->publication->pins->charge.account;
+	}
+	return NULL;
+}
+
 void tdd_segment_settle(struct tdd_segment *segment)
 {
 	struct tdd_account *heir;
@@ -99,10 +115,9 @@ void tdd_segment_settle(struct tdd_segment *segment)
 	}
 	if (segment->listed_count > 0 || segment->allocations)
 		return;
-	/* Appended as they come, so the first is the oldest. */
-	if (!segment->leases)
+	heir = segment_heir(segment);
+	if (!heir)
 		return;
-	heir = tdd_holder_uid_account(segment->leases->hold->holder);
 	tdd_charge_force(&segment->bytes, heir);
 	tdd_charge_force(&segment->descriptors, heir);
 }

@@ -18,6 +18,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/hangup.h"
 #include "daemon/limits.h"
 #include "daemon/log.h"
@@ -72,7 +73,7 @@ static uint64_t server_patience_ms(const struct tdd_server *server)
 	uint64_t empty_ms = server->config.empty_exit_ms;
 	uint64_t patience_ms = idle_ms;
 
-	if (tdd_registry_count(&server->registry) == 0 && empty_ms != 0 &&
+	if (tdd_registry_is_empty(&server->registry) && empty_ms != 0 &&
 	    (idle_ms == 0 || empty_ms < idle_ms))
 		patience_ms = empty_ms;
 	if (patience_ms != 0 && patience_ms < TDD_FIRST_CLIENT_MS && !server->has_had_client)
@@ -80,17 +81,56 @@ static uint64_t server_patience_ms(const struct tdd_server *server)
 	return patience_ms;
 }
 
-/* With no client the time to the end runs; what is published cannot change meanwhile. */
+/* With no client the time to the end runs, from the end of the last client on. What is published or
+ * pinned can only become less meanwhile, by its own end, and then the time may be over at once. */
 static void server_follow_idleness(struct tdd_server *server)
 {
 	uint64_t patience_ms = server_patience_ms(server);
+	uint64_t now_ms = tdd_clock_ms();
+	uint64_t exit_at_ms;
 
 	if (server->state != TDD_SERVER_RUNNING)
 		return;
-	if (server->session_count > 0 || patience_ms == 0)
+	if (server->session_count > 0 || patience_ms == 0) {
 		tdd_timer_stop(server->exit_timer);
-	else if (!tdd_timer_is_running(server->exit_timer))
-		tdd_timer_start(server->exit_timer, patience_ms);
+		server->is_idle = false;
+		return;
+	}
+	if (!server->is_idle)
+		server->idle_since_ms = now_ms;
+	else if (server->idle_patience_ms == patience_ms)
+		return;
+	server->is_idle = true;
+	server->idle_patience_ms = patience_ms;
+	exit_at_ms = tdd_deadline_after(server->idle_since_ms, patience_ms);
+	tdd_timer_start(server->exit_timer, exit_at_ms > now_ms ? exit_at_ms - now_ms : 0);
+}
+
+/* ---- what ends by itself ---- */
+
+static void server_deadline_passed(void *context)
+{
+	struct tdd_server *server = context;
+
+	server->end_at_ms = UINT64_MAX;
+	tdd_timeline_expire(&server->registry.timeline, tdd_clock_ms(), TDD_EXPIRIES_PER_TURN);
+	server_follow_idleness(server);
+}
+
+static void server_follow_timeline(struct tdd_server *server)
+{
+	uint64_t at_ms = tdd_timeline_next_ms(&server->registry.timeline);
+	uint64_t now_ms;
+
+	if (at_ms == server->end_at_ms)
+		return;
+	server->end_at_ms = at_ms;
+	if (at_ms == UINT64_MAX) {
+		tdd_timer_stop(server->end_timer);
+		return;
+	}
+	now_ms = tdd_clock_ms();
+	tdd_timer_start(server->end_timer, at_ms > now_ms ? at_ms - now_ms : 0);
 }
 
 /* ---- sessions ---- */
@@ -102,22 +142,38 @@ static void server_end_session(struct tdd_server *server, struct tdd_session *se
 	tdd_session_free(session);
 }
 
+static void server_end_closing(struct tdd_server *server)
+{
+	struct tdd_session *session, *next;
+
+	server->has_closing_session = false;
+	DL_FOREACH_SAFE (server->sessions, session, next) {
+		if (session->state == TDD_SESSION_CLOSING)
+			server_end_session(server, session);
+	}
+	server_follow_idleness(server);
+}
+
+static void server_send_news(struct tdd_server *server)
+{
+	struct tdd_holder *holder;
+
+	while ((holder = tdd_events_take_news(&server->registry.events)))
+		tdd_session_flush(tdd_session_of(holder));
+}
+
+/* The end of one tells others, which may find that one of them cannot be told any more. */
 static void server_turn_end(void *context)
 {
 	struct tdd_server *server = context;
-	struct tdd_session *session, *next;
 
-	if (!server->has_closing_session)
-		return;
-	/* The end of one tells others, which may find that one of them cannot be told any more. */
-	while (server->has_closing_session) {
-		server->has_closing_session = false;
-		DL_FOREACH_SAFE (server->sessions, session, next) {
-			if (session->state == TDD_SESSION_CLOSING)
-				server_end_session(server, session);
-		}
-	}
-	server_follow_idleness(server);
+	do {
+		if (server->has_closing_session)
+			server_end_closing(server);
+		server_send_news(server);
+	} while (server->has_closing_session);
+	tdd_events_turn(&server->registry.events);
+	server_follow_timeline(server);
 }
 
 /* There is no session that could say it. */
@@ -237,10 +293,13 @@ static void server_end_idleness(struct tdd_server *server)
 		server_accept(server, TDD_WATCH_READABLE);
 	if (server->session_count > 0)
 		return;
-	if (server_try_leave(server))
+	if (server_try_leave(server)) {
 		tdd_log(TDD_LOG_INFO, "stopping, since nobody is connected");
-	else
-		server_follow_idleness(server);
+		return;
+	}
+	/* Once more, from now on. */
+	server->is_idle = false;
+	server_follow_idleness(server);
 }
 
 static void server_exit_timer_fired(void *context)
@@ -305,6 +364,9 @@ static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
 				  &server->exit_timer, fault);
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_retry, server, &server->retry_timer, fault);
+	if (r == 0)
+		r = tdd_timer_new(server->loop, server_deadline_passed, server, &server->end_timer,
+				  fault);
 	return r;
 }
 
@@ -339,7 +401,9 @@ int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **r
 	server->uid = geteuid();
 	server->epoch = 1;
 	server->listener.fd = -1;
+	server->end_at_ms = UINT64_MAX;
 	tdd_registry_init(&server->registry);
+	server->registry.owner_grace_ms = config->owner_grace_ms;
 	server_init_quota(server);
 	tdd_flight_init(&server->flight, config->descriptor_limit / TDD_FLIGHT_SHARE);
 	if (getrandom(server->id, sizeof(server->id), 0) != (ssize_t)sizeof(server->id) ||
@@ -373,6 +437,7 @@ struct tdd_server *tdd_server_free(struct tdd_server *server)
 	tdd_timer_free(server->accept_pause);
 	tdd_timer_free(server->exit_timer);
 	tdd_timer_free(server->retry_timer);
+	tdd_timer_free(server->end_timer);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(server->signals); i++)
 		tdd_signal_free(server->signals[i]);
 	tdd_loop_free(server->loop);

@@ -21,6 +21,8 @@ struct tdd_server_config {
 	bool is_private;
 	uint64_t idle_exit_ms;	/* 0: never */
 	uint64_t empty_exit_ms; /* 0: never */
+	uint64_t pin_ms;
+	uint64_t owner_grace_ms;
 	uint64_t quota_total_bytes;
 	uint64_t quota_uid_bytes;
 	uint64_t descriptor_limit; /* RLIMIT_NOFILE */
@@ -49,6 +51,8 @@ struct tdd_server {
 	struct tdd_timer *accept_pause;
 	struct tdd_timer *exit_timer;  /* idle, or the next try to take the start lock */
 	struct tdd_timer *retry_timer; /* runs only while an outbox waits for its drain */
+	struct tdd_timer *end_timer;   /* to the next deadline of the registry */
+	uint64_t end_at_ms;	       /* for which it runs; UINT64_MAX: it does not */
 	struct tdd_signal *signals[3];
 	unsigned exit_tries;
 	uint64_t retry_ms;
@@ -60,6 +64,9 @@ struct tdd_server {
 	uint32_t session_count;
 	bool has_closing_session;
 	bool has_had_client; /* ever */
+	bool is_idle;	     /* the time to the end runs */
+	uint64_t idle_since_ms;
+	uint64_t idle_patience_ms;
 
 	/* One packet is handled at a time. */
 	unsigned char received[TDP_PACKET_MAX_BYTES];

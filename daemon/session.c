@@ -25,6 +25,7 @@
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/server.h"
+#include "daemon/subscription.h"
 #include "proto/base/fd.h"
 #include "proto/wire/packet.h"
 
@@ -61,6 +62,12 @@ void tdd_session_close(struct tdd_session *session)
 	session->server->has_closing_session = true;
 }
 
+/* Are there events that wait for nothing but the next turn? */
+static bool session_has_turn_left(const struct tdd_session *session)
+{
+	return session->outbox.block == TDD_OUTBOX_FREE && session->holder.notices;
+}
+
 /* Watch for what the outbox needs. */
 static void session_follow_outbox(struct tdd_session *session)
 {
@@ -68,7 +75,7 @@ static void session_follow_outbox(struct tdd_session *session)
 
 	if (session->state == TDD_SESSION_CLOSING)
 		return;
-	if (session->outbox.block == TDD_OUTBOX_NEEDS_ROOM)
+	if (session->outbox.block == TDD_OUTBOX_NEEDS_ROOM || session_has_turn_left(session))
 		events |= TDD_WATCH_WRITABLE;
 	if (session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN)
 		tdd_server_retry_soon(session->server);
@@ -77,15 +84,6 @@ static void session_follow_outbox(struct tdd_session *session)
 	if (tdd_watch_set(session->socket_watch, events) < 0)
 		tdd_session_close(session);
 	session->watched_events = events;
-}
-
-void tdd_session_flush(struct tdd_session *session)
-{
-	if (session->state == TDD_SESSION_CLOSING || tdd_outbox_is_empty(&session->outbox))
-		return;
-	if (tdd_outbox_flush(&session->outbox) < 0)
-		tdd_session_close(session);
-	session_follow_outbox(session);
 }
 
 static void session_drop_slow(struct tdd_session *session, int code)
@@ -97,6 +95,53 @@ static void session_drop_slow(struct tdd_session *session, int code)
 			     "dropped: its unread replies cannot be queued (%s)",
 			     tdp_error_name(code));
 	tdd_session_close(session);
+}
+
+/* False: it is not sent now. */
+static bool session_send_notice(struct tdd_session *session)
+{
+	struct tdd_server *server = session->server;
+	struct tdp_message message = {.kind = TDP_MESSAGE_EVENT};
+	struct tdp_fault fault;
+	size_t size_bytes;
+	int r;
+
+	if (!tdd_notice_view(&session->holder, &message.event))
+		return false;
+	r = tdp_message_pack(&message, server->packed, sizeof(server->packed), &size_bytes, &fault);
+	if (r == 0)
+		r = tdd_outbox_offer(&session->outbox, server->packed, size_bytes);
+	if (r == TIDL_ERR_BUSY)
+		return false;
+	if (r < 0) {
+		session_drop_slow(session, r);
+		return false;
+	}
+	tdd_notice_drop(&session->holder);
+	return true;
+}
+
+/* Events come after answers, and only what the socket takes: who does not read them loses some of
+ * them, and nothing else. */
+static void session_send_notices(struct tdd_session *session)
+{
+	int count = 0;
+
+	while (count < TDD_EVENTS_PER_TURN && session->state != TDD_SESSION_CLOSING &&
+	       tdd_outbox_is_empty(&session->outbox) && session_send_notice(session))
+		count++;
+}
+
+void tdd_session_flush(struct tdd_session *session)
+{
+	if (session->state == TDD_SESSION_CLOSING)
+		return;
+	if (tdd_outbox_is_empty(&session->outbox) && !session->holder.notices)
+		return;
+	if (tdd_outbox_flush(&session->outbox) < 0)
+		tdd_session_close(session);
+	session_send_notices(session);
+	session_follow_outbox(session);
 }
 
 int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,

@@ -68,7 +68,12 @@ void tdd_session_end(struct tdd_session *session, uint64_t request_id,
 /* Close without a word. */
 void tdd_session_close(struct tdd_session *session);
 
-/* Try again to send what is queued. */
+/* Try again to send what is queued, then events. */
 void tdd_session_flush(struct tdd_session *session);
+
+static inline struct tdd_session *tdd_session_of(struct tdd_holder *holder)
+{
+	return TDP_CONTAINER_OF(holder, struct tdd_session, holder);
+}
 
 #endif

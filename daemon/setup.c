@@ -84,6 +84,8 @@ static int make_config(const struct tdd_options *options, struct tdd_server_conf
 		.is_private = options->is_private,
 		.idle_exit_ms = options->idle_exit_ms,
 		.empty_exit_ms = options->empty_exit_ms,
+		.pin_ms = options->pin_ms,
+		.owner_grace_ms = options->owner_grace_ms,
 		.quota_total_bytes = tdd_share_bytes(&options->quota_total, memory),
 		.quota_uid_bytes = tdd_share_bytes(&options->quota_uid, memory),
 		.admin_gid = find_admin_gid(),

@@ -13,22 +13,28 @@
 struct tdd_name;
 struct tdd_publication;
 struct tdd_registry;
+struct tdd_waiter;
+
+/* What was waited for may be so: answer and free the waiter, or go on waiting. */
+typedef void (*tdd_waiter_fn)(struct tdd_waiter *waiter, struct tdd_publication *publication);
 
 /*
- * A request that is parked until a name is published. Owned by its holder. The broker keeps no
- * time: the client gives a wait up when it wants to.
+ * A request that is parked: until a name has a publication, a later one than some, or until a
+ * publication is released. Owned by its holder. The broker keeps no time: the client gives a wait
+ * up when it wants to.
  */
 struct tdd_waiter {
 	uint64_t request_id;
 	enum tidl_attach attach;
+	uint64_t newer_than; /* generations up to this one do not count */
 	struct tdd_holder *holder;
 	struct tdd_registry *registry;
-	struct tdd_name *entry; /* what it waits for */
-	/* The name has a new publication: answer and free the waiter, or go on waiting. */
-	void (*wake)(struct tdd_waiter *waiter, struct tdd_publication *publication);
+	struct tdd_name *entry;		     /* what it waits for, or */
+	struct tdd_publication *publication; /* what has to be released */
+	tdd_waiter_fn wake;
 	void *context;
 	struct tdd_charge charge;
-	struct tdd_waiter *prev, *next;			/* name::waiters */
+	struct tdd_waiter *prev, *next;			/* name::waiters, publication::waiters */
 	struct tdd_waiter *sibling_prev, *sibling_next; /* holder::waiters */
 };
 
@@ -36,9 +42,11 @@ struct tdd_waiter {
 struct tdd_waiter_spec {
 	uint32_t owner_uid;
 	const char *name;
+	struct tdd_publication *publication; /* NULL: wait for the name */
 	uint64_t request_id;
 	enum tidl_attach attach;
-	void (*wake)(struct tdd_waiter *waiter, struct tdd_publication *publication);
+	uint64_t newer_than;
+	tdd_waiter_fn wake;
 	void *context;
 };
 
@@ -53,5 +61,8 @@ struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t req
 
 /* Wake all that wait for the publication's name, the longest waiting first. */
 void tdd_waiters_wake(struct tdd_publication *publication);
+
+/* A lease or a pin has gone: wake those for whom the publication is released by that. */
+void tdd_waiters_wake_released(struct tdd_publication *publication);
 
 #endif

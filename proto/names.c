@@ -115,12 +115,12 @@ static bool part_next(struct part *part)
 
 /* Does one part match? A mismatch goes back to the last `*` only, since an earlier one could do no
  * better: at most length(pattern) x length(text) steps. */
-static bool part_match(struct part pattern, struct part text)
+static bool part_match(struct part pattern, struct part text, uint64_t *steps)
 {
 	size_t p = 0, t = 0;
 	size_t star = SIZE_MAX, star_text = 0;
 
-	while (t < text.length) {
+	for (; t < text.length; ++*steps) {
 		if (p < pattern.length && pattern.start[p] == '*') {
 			star = p++;
 			star_text = t;
@@ -151,7 +151,7 @@ static bool match_is_at_any(const struct match_position *at)
 }
 
 /* The same on the level of parts: `**` is to parts what `*` is to characters. */
-bool tdp_pattern_match(const char *pattern, const char *name)
+bool tdp_pattern_match_counted(const char *pattern, const char *name, uint64_t *steps)
 {
 	struct match_position at = {
 		.pattern = part_first(pattern),
@@ -162,12 +162,12 @@ bool tdp_pattern_match(const char *pattern, const char *name)
 	struct match_position retry; /* behind the last `**`, one name part further each time */
 	bool has_retry = false;
 
-	while (at.has_name) {
+	for (; at.has_name; ++*steps) {
 		if (match_is_at_any(&at)) {
 			at.has_pattern = part_next(&at.pattern);
 			retry = at;
 			has_retry = true;
-		} else if (at.has_pattern && part_match(at.pattern, at.name)) {
+		} else if (at.has_pattern && part_match(at.pattern, at.name, steps)) {
 			at.has_pattern = part_next(&at.pattern);
 			at.has_name = part_next(&at.name);
 		} else if (has_retry) {
@@ -180,4 +180,11 @@ bool tdp_pattern_match(const char *pattern, const char *name)
 	while (match_is_at_any(&at))
 		at.has_pattern = part_next(&at.pattern);
 	return !at.has_pattern;
+}
+
+bool tdp_pattern_match(const char *pattern, const char *name)
+{
+	uint64_t steps = 0;
+
+	return tdp_pattern_match_counted(pattern, name, &steps);
 }

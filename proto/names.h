@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
@@ -20,6 +21,9 @@ int tdp_pattern_check(const char *pattern, struct tdp_fault *fault) TDP_MUST_CHE
 
 /* Does a checked name match a checked pattern? At most length(pattern) x length(name) steps. */
 bool tdp_pattern_match(const char *pattern, const char *name);
+
+/* The same, and adds to *@steps how many it were, so that somebody can pay for them. */
+bool tdp_pattern_match_counted(const char *pattern, const char *name, uint64_t *steps);
 
 /* Is this valid UTF-8 without control characters (for texts that are shown on terminals)? */
 bool tdp_text_is_clean(const char *text, size_t size_bytes);

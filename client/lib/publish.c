@@ -33,10 +33,6 @@ static int options_check_numbers(const struct tidl_publish_options *options,
 		return options_refuse("that is not a gid", fault);
 	if (options->retention == TIDL_RETENTION_SECONDS && options->retain_ms <= 0)
 		return options_refuse("a life time must be longer than 0 ms", fault);
-	if (options->keep > 1)
-		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
-				     "only one generation can be kept in this version: leave "
-				     "`keep` at 1");
 	return 0;
 }
 
@@ -104,12 +100,14 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 		.publish = {.name = path,
 			    .access = options->access,
 			    .retention = options->retention,
-			    .ttl_ms = (uint64_t)options->retain_ms,
+			    .ttl_ms = options->retention == TIDL_RETENTION_SECONDS
+					      ? (uint64_t)options->retain_ms
+					      : 0,
 			    .mode = options->mode,
 			    .has_gid = options->has_group != 0 || options->group != 0,
 			    .gid = (uint32_t)options->group,
 			    .replace = options->replace != 0,
-			    .keep = 1,
+			    .keep = options->keep > 0 ? options->keep : 1,
 			    .metadata = options->metadata,
 			    .path = placement->path,
 			    .expose = options->expose != 0,

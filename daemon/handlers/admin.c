@@ -8,6 +8,7 @@
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
 #include "daemon/limits.h"
+#include "daemon/pin.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
@@ -114,14 +115,31 @@ struct inspection_page {
 	uint64_t last_holder;
 	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
 	struct tdp_segment segments[TDD_SEGMENTS_PER_PUBLICATION];
+	uint64_t kept_generations[TDP_KEEP_MAX];
 };
 
-/* Allocations come before leases, each kind by serial: one number that grows. */
-static uint64_t hold_cursor(const struct tdd_hold *hold)
+/* Allocations come before leases and these before pins, each kind by serial: one number that grows.
+ */
+static uint64_t holder_cursor(enum tidl_holder_kind kind, uint64_t serial)
 {
-	uint64_t is_lease = hold->kind == TIDL_HOLDER_LEASE;
+	static const uint64_t places[] = {
+		[TIDL_HOLDER_ALLOCATION] = 0,
+		[TIDL_HOLDER_LEASE] = 1,
+		[TIDL_HOLDER_PIN] = 2,
+	};
 
-	return is_lease << 63 | hold->serial;
+	return places[kind] << 62 | serial;
+}
+
+static void page_add_holder(struct inspection_page *page, uint64_t cursor,
+			    const struct tdp_holder *holder)
+{
+	if (page->holder_count == page->holder_limit) {
+		page->has_more_holders = true;
+		return;
+	}
+	page->last_holder = cursor;
+	page->holders[page->holder_count++] = *holder;
 }
 
 static void page_add_holders(struct inspection_page *page, const struct tdd_hold *holds,
@@ -130,19 +148,39 @@ static void page_add_holders(struct inspection_page *page, const struct tdd_hold
 	const struct tdd_hold *hold;
 
 	DL_FOREACH (holds, hold) {
-		if (hold_cursor(hold) <= cursor)
-			continue;
-		if (page->holder_count == page->holder_limit) {
-			page->has_more_holders = true;
-			return;
-		}
-		page->last_holder = hold_cursor(hold);
-		page->holders[page->holder_count++] = (struct tdp_holder){
+		uint64_t place = holder_cursor(hold->kind, hold->serial);
+		struct tdp_holder holder = {
 			.kind = hold->kind,
 			.attach = hold->attach,
 			.age_ms = age_ms(hold->since_ms),
 			.process = tdd_process_view(hold->holder->process),
 		};
+
+		if (place > cursor)
+			page_add_holder(page, place, &holder);
+		if (page->has_more_holders)
+			return;
+	}
+}
+
+static void page_add_pins(struct inspection_page *page, const struct tdd_pin *pins, uint64_t cursor)
+{
+	const struct tdd_pin *pin;
+
+	DL_FOREACH (pins, pin) {
+		uint64_t place = holder_cursor(TIDL_HOLDER_PIN, pin->serial);
+		struct tdp_holder holder = {
+			.kind = TIDL_HOLDER_PIN,
+			.attach = TIDL_ATTACH_READ,
+			.age_ms = age_ms(pin->since_ms),
+			.left_ms = tdd_deadline_left_ms(&pin->deadline, tdd_clock_ms()),
+			.process = tdd_process_view(pin->process),
+		};
+
+		if (place > cursor)
+			page_add_holder(page, place, &holder);
+		if (page->has_more_holders)
+			return;
 	}
 }
 
@@ -154,6 +192,7 @@ static void inspect_holders(const struct tdd_publication *publication, uint64_t 
 	for (size_t i = 0; i < publication->segment_count; i++)
 		page_add_holders(page, publication->uses[i].segment->allocations, cursor);
 	page_add_holders(page, publication->leases, cursor);
+	page_add_pins(page, publication->pins, cursor);
 	inspection->holders = page->holders;
 	inspection->holder_count = page->holder_count;
 	inspection->next_holder_cursor = page->has_more_holders ? page->last_holder : 0;
@@ -191,6 +230,18 @@ static int inspect_segments(const struct tdd_publication *publication, struct in
 	return 0;
 }
 
+static void inspect_time(const struct tdd_publication *publication, struct inspection_page *page,
+			 struct tdp_inspection *inspection)
+{
+	const struct tdd_publication *kept = publication->entry ? publication->entry->kept : NULL;
+
+	inspection->has_left = tdd_deadline_is_set(&publication->deadline);
+	inspection->left_ms = tdd_deadline_left_ms(&publication->deadline, tdd_clock_ms());
+	inspection->kept_generations = page->kept_generations;
+	DL_FOREACH2(kept, kept, kept_next)
+	page->kept_generations[inspection->kept_count++] = kept->generation;
+}
+
 static void inspect_head(const struct tdd_publication *publication,
 			 struct tdp_inspection *inspection)
 {
@@ -220,16 +271,14 @@ static struct tdd_publication *inspect_find(const struct tdd_session *session,
 
 	if (tdp_name_check(inspect->name, fault) < 0)
 		return NULL;
-	publication = tdd_lookup_visible(session, owner_uid, inspect->name);
-	if (inspect->generation != 0 &&
-	    (!publication || publication->generation != inspect->generation)) {
+	publication = tdd_lookup_generation(session, owner_uid, inspect->name, inspect->generation);
+	if (!publication && inspect->generation != 0)
 		tdp_fault_set(fault, TIDL_ERR_GENERATION_GONE,
 			      "generation %" PRIu64
-			      " of \"%s\" is not published (any more): inspect it again",
+			      " of \"%s\" is neither published nor held (any more): inspect it "
+			      "again without a number",
 			      inspect->generation, inspect->name);
-		return NULL;
-	}
-	if (!publication)
+	else if (!publication)
 		tdd_lookup_not_found(session, owner_uid, inspect->name, fault);
 	return publication;
 }
@@ -247,6 +296,7 @@ int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *re
 	if (!publication)
 		return fault->code;
 	inspect_head(publication, &reply.inspection);
+	inspect_time(publication, &page, &reply.inspection);
 	r = inspect_segments(publication, &page, &reply.inspection, fault);
 	if (r < 0)
 		return r;

@@ -163,6 +163,7 @@ static int get_park(struct tdd_session *session, const struct tdp_message *reque
 		.name = request->get.name,
 		.request_id = request->request_id,
 		.attach = request->get.attach,
+		.newer_than = request->get.newer_than,
 		.wake = get_wake,
 		.context = session,
 	};
@@ -178,6 +179,14 @@ static int get_gone(const struct tdp_get *get, struct tdp_fault *fault)
 			     get->generation, get->name);
 }
 
+static int get_nothing_newer(const struct tdp_get *get, struct tdp_fault *fault)
+{
+	return tdp_fault_set(fault, TIDL_ERR_NOT_FOUND,
+			     "\"%s\" has no generation later than %" PRIu64
+			     " yet: wait for one with a time-out",
+			     get->name, get->newer_than);
+}
+
 int tdd_handle_get(struct tdd_session *session, const struct tdp_message *request,
 		   struct tdp_fault *fault)
 {
@@ -188,20 +197,26 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 
 	if (r < 0)
 		return r;
-	if (get->newer_than != 0 || get->key_count > 0)
+	if (get->key_count > 0)
 		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
-				     "getting parts of \"%s\", or only what is newer, is not built "
-				     "in this version: get all of its current generation",
+				     "getting parts of \"%s\" is not built in this version: get "
+				     "all of it",
 				     get->name);
-	publication = tdd_lookup_visible(session, owner_uid, get->name);
+	if (get->generation != 0 && get->newer_than != 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "\"%s\" was asked for by generation %" PRIu64
+				     " and by what is newer: choose one",
+				     get->name, get->generation);
+	publication = tdd_lookup_generation(session, owner_uid, get->name, get->generation);
 	/* A number never comes twice, and nobody can know a future one: no waiting. */
-	if (get->generation != 0 && (!publication || publication->generation != get->generation))
+	if (get->generation != 0 && (!publication || !tdd_publication_is_attachable(publication)))
 		return get_gone(get, fault);
-	if (publication)
+	if (publication && publication->generation > get->newer_than)
 		return get_grant(session, request->request_id, publication, get->attach, fault);
 	if (get->wait)
 		return get_park(session, request, owner_uid, fault);
-	return tdd_lookup_not_found(session, owner_uid, get->name, fault);
+	return publication ? get_nothing_newer(get, fault)
+			   : tdd_lookup_not_found(session, owner_uid, get->name, fault);
 }
 
 int tdd_handle_cancel(struct tdd_session *session, const struct tdp_message *request,

@@ -18,6 +18,8 @@ typedef int (*tdd_handler_fn)(struct tdd_session *session, const struct tdp_mess
 /* hello.c */
 int tdd_handle_hello(struct tdd_session *session, const struct tdp_message *request,
 		     struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdd_handle_goodbye(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault) TDP_MUST_CHECK;
 /* tensor.c */
 int tdd_handle_allocate(struct tdd_session *session, const struct tdp_message *request,
 			struct tdp_fault *fault) TDP_MUST_CHECK;
@@ -38,6 +40,17 @@ int tdd_handle_cancel(struct tdd_session *session, const struct tdp_message *req
 /* steps.c */
 int tdd_handle_watch_writer(struct tdd_session *session, const struct tdp_message *request,
 			    struct tdp_fault *fault) TDP_MUST_CHECK;
+/* wait.c */
+int tdd_handle_wait(struct tdd_session *session, const struct tdp_message *request,
+		    struct tdp_fault *fault) TDP_MUST_CHECK;
+/* pin.c */
+int tdd_handle_pin(struct tdd_session *session, const struct tdp_message *request,
+		   struct tdp_fault *fault) TDP_MUST_CHECK;
+/* watch.c */
+int tdd_handle_watch(struct tdd_session *session, const struct tdp_message *request,
+		     struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdd_handle_unwatch(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault) TDP_MUST_CHECK;
 /* admin.c */
 int tdd_handle_list(struct tdd_session *session, const struct tdp_message *request,
 		    struct tdp_fault *fault) TDP_MUST_CHECK;
@@ -51,6 +64,9 @@ int tdd_handle_shutdown(struct tdd_session *session, const struct tdp_message *r
 uint32_t tdd_lookup_owner(const struct tdd_session *session, bool has_owner, uint32_t owner_uid);
 struct tdd_publication *tdd_lookup_visible(const struct tdd_session *session, uint32_t owner_uid,
 					   const char *name);
+/* Generation 0: the current one. Any other may be unlisted, held by others alone. */
+struct tdd_publication *tdd_lookup_generation(const struct tdd_session *session, uint32_t owner_uid,
+					      const char *name, uint64_t generation);
 int tdd_lookup_not_found(const struct tdd_session *session, uint32_t owner_uid, const char *name,
 			 struct tdp_fault *fault);
 

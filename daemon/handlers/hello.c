@@ -61,3 +61,13 @@ int tdd_handle_hello(struct tdd_session *session, const struct tdp_message *requ
 	reply_welcome(session, request->request_id);
 	return 0;
 }
+
+int tdd_handle_goodbye(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault)
+{
+	(void)request;
+	(void)fault;
+	/* The client ends the connection itself: what it sent before has to be answered first. */
+	session->holder.said_goodbye = true;
+	return 0;
+}

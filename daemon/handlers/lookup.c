@@ -23,6 +23,20 @@ struct tdd_publication *tdd_lookup_visible(const struct tdd_session *session, ui
 	return publication;
 }
 
+struct tdd_publication *tdd_lookup_generation(const struct tdd_session *session, uint32_t owner_uid,
+					      const char *name, uint64_t generation)
+{
+	struct tdd_publication *publication;
+
+	if (generation == 0)
+		return tdd_lookup_visible(session, owner_uid, name);
+	publication = tdd_registry_find_generation(&session->server->registry, owner_uid, name,
+						   generation);
+	if (!publication || !tdd_policy_may_see(&session->holder.subject, &publication->rights))
+		return NULL;
+	return publication;
+}
+
 int tdd_lookup_not_found(const struct tdd_session *session, uint32_t owner_uid, const char *name,
 			 struct tdp_fault *fault)
 {

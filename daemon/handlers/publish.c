@@ -46,7 +46,8 @@ static int prepare(struct tdd_session *session, const struct tdd_draft *draft, b
 
 	if (r != 0)
 		return r;
-	if (entry->current && !replace)
+	/* Whoever starts again in the place of an owner that has died need not know of it. */
+	if (entry->current && !replace && !tdd_publication_is_orphaned(entry->current))
 		r = tdp_fault_set(fault, TIDL_ERR_EXISTS,
 				  "\"%s\" is published already (generation %" PRIu64
 				  "): ask to replace it, remove it, or choose another name",
@@ -65,7 +66,8 @@ static int prepare(struct tdd_session *session, const struct tdd_draft *draft, b
 }
 
 static void commit(struct tdd_session *session, struct tdd_name *entry,
-		   struct tdd_publication *publication, struct tdp_published *published)
+		   struct tdd_publication *publication, uint32_t keep,
+		   struct tdp_published *published)
 {
 	struct tdd_holder *holder = &session->holder;
 	const struct tdd_publication *previous = entry->current;
@@ -79,7 +81,7 @@ static void commit(struct tdd_session *session, struct tdd_name *entry,
 	};
 	for (size_t i = 0; i < publication->segment_count; i++)
 		tdd_access_settle(publication->uses[i].segment, publication->access);
-	tdd_registry_list(&session->server->registry, entry, publication);
+	tdd_registry_list(&session->server->registry, entry, publication, keep);
 	published->generation = publication->generation;
 	if (publication->retention == TIDL_RETENTION_OWNER) {
 		publication->owner = holder;
@@ -137,7 +139,7 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 			tdd_session_reply_done(session, request->request_id);
 		return r;
 	}
-	commit(session, entry, publication, &reply.published);
+	commit(session, entry, publication, request->publish.keep, &reply.published);
 	if (request->publish.hands_over)
 		hand_over(session, &draft);
 	tdd_session_reply(session, &reply, NULL, 0);

@@ -20,10 +20,6 @@ static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *f
 	    publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
 	    publish->tensors[0].key[0] != '\0')
 		what = "bundles (several tensors, or several segments, under one name) are";
-	else if (publish->retention == TIDL_RETENTION_SECONDS)
-		what = "retention in seconds is";
-	else if (publish->keep > 1)
-		what = "keeping replaced generations is";
 	else if (publish->has_unbuilt)
 		what = "something that this publish asks for is";
 	if (!what)
@@ -125,8 +121,25 @@ static int check_retention(const struct tdd_session *session, const struct tdp_p
 				     "retention \"until-idle\" of \"%s\" cannot be asked for: ask "
 				     "for \"persist\"",
 				     publish->name);
-	if (publish->retention == TIDL_RETENTION_OWNER)
-		*ret_retention = TIDL_RETENTION_OWNER;
+	if (publish->retention == TIDL_RETENTION_SECONDS && publish->ttl_ms == 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "\"%s\" was to live for some seconds, but not told how many: "
+				     "give it a time above 0",
+				     publish->name);
+	if (publish->retention != TIDL_RETENTION_SECONDS && publish->ttl_ms != 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "a time to live was given for \"%s\", but another retention: "
+				     "ask for retention in seconds, or leave the time out",
+				     publish->name);
+	if (publish->keep > TDP_KEEP_MAX)
+		return tdp_fault_set(
+			fault, TIDL_ERR_LIMIT,
+			"\"%s\" was to keep %u generations and may keep %d: keep fewer, "
+			"or publish under several names",
+			publish->name, publish->keep, TDP_KEEP_MAX);
+	if (publish->retention == TIDL_RETENTION_OWNER ||
+	    publish->retention == TIDL_RETENTION_SECONDS)
+		*ret_retention = publish->retention;
 	else if (session->server->config.is_private)
 		*ret_retention = TIDL_RETENTION_UNTIL_IDLE;
 	else
@@ -143,6 +156,8 @@ int tdd_draft_check(const struct tdd_session *session, const struct tdp_publish 
 	spec->name = publish->name;
 	spec->access = publish->access;
 	spec->path = publish->path;
+	spec->ttl_ms = publish->ttl_ms;
+	spec->timeline = &session->server->registry.timeline;
 	spec->metadata = publish->metadata;
 	spec->segment_count = publish->segment_count;
 	spec->segments = draft->segments;

@@ -18,7 +18,7 @@ enum tidl_retention {
 	TIDL_RETENTION_DEFAULT = 0,   /* PERSIST for host memory */
 	TIDL_RETENTION_PERSIST = 1,   /* until removed */
 	TIDL_RETENTION_OWNER = 2,     /* until the publisher's connection ends */
-	TIDL_RETENTION_SECONDS = 3,   /* `retain_ms` from now (not built yet: UNSUPPORTED) */
+	TIDL_RETENTION_SECONDS = 3,   /* for `retain_ms` from publishing */
 	TIDL_RETENTION_UNTIL_IDLE = 4 /* reported only: PERSIST in a private broker */
 };
 
@@ -58,8 +58,8 @@ struct tidl_publish_options {
 	int64_t group;		       /* gid that the group bits speak of; 0: see has_group */
 	int has_group;		       /* non-zero: `group` 0 is gid 0, not the caller's own */
 	int replace;		       /* non-zero: take over a name that is in use */
-	uint32_t keep;	      /* generations kept when replacing; 0: 1 (more: UNSUPPORTED) */
-	int expose;	      /* non-zero: allow group or other bits over a larger segment */
+	uint32_t keep; /* generations that stay attachable by number, this one included; 0: 1 */
+	int expose;    /* non-zero: allow group or other bits over a larger segment */
 	const char *metadata; /* JSON object, 4096 bytes and 64 levels at most; NULL: none */
 };
 

@@ -192,12 +192,36 @@ def test_segment_that_no_tensor_uses(peer: RawPeer, memory: Memory) -> None:
     )
 
 
+# ---- how long it lives ----
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "sentence"),
+    [
+        (
+            {"retention": Retention.SECONDS},
+            Code.INVALID_ARGUMENT,
+            "was to live for some seconds, but not told how many",
+        ),
+        (
+            {"retention": Retention.OWNER, "ttl_ms": 5},
+            Code.INVALID_ARGUMENT,
+            "a time to live was given .* but another retention",
+        ),
+        ({"ttl_ms": 5}, Code.INVALID_ARGUMENT, "a time to live was given"),
+        ({"keep": 257}, Code.LIMIT, "was to keep 257 generations and may keep 256"),
+        ({"keep": 2**32 - 1}, Code.LIMIT, "and may keep 256: keep fewer"),
+    ],
+)
+def test_life_times(
+    peer: RawPeer, memory: Memory, fields: dict[str, Any], code: Code, sentence: str
+) -> None:
+    peer.refuses(code, sentence, "publish", **publication(NAME, memory.id, 1, **fields))
+
+
 # ---- what is not built ----
 
 NOT_BUILT: dict[str, tuple[dict[str, Any], str]] = {
-    "seconds": ({"retention": Retention.SECONDS, "ttl_ms": 1000}, "retention in seconds is not"),
-    "keep": ({"keep": 2}, "keeping replaced generations is not built"),
-    "keep_many": ({"keep": 2**32 - 1}, "keeping replaced generations is not built"),
     "no_tensor": ({"tensors": []}, "bundles .* are not built"),
     "two_tensors": ({"tensors": [tensor(1, key="a"), tensor(1, key="b")]}, "bundles .* are not"),
     "key": ({"tensors": [tensor(1, key="a")]}, "bundles .* are not built"),

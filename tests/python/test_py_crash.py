@@ -65,7 +65,8 @@ def test_killed_at_any_moment(
         peer.kill()
         assert eventually(partial(is_forgotten, client, name, peer.pid))
         assert client.get(name).to_numpy().tolist() == [1, 2, 3, 4]
-        assert client.list(f"{name}/owned") == []
+        # A dead owner's go after a grace period.
+        assert eventually(lambda: client.list(f"{name}/owned") == [])
     left = client.list(f"{name}/own")
     if left:  # complete, or not there
         assert client.get(f"{name}/own").nbytes in (4000, 2400000)

@@ -104,7 +104,7 @@ static inline struct tdd_publication *tt_publish(struct tt_domain *domain,
 		tdd_registry_claim(&domain->registry, holder->subject.uid, name, &entry, &fault),
 		0);
 	cr_assert_eq(tdd_publication_new(&spec, holder, &publication, &fault), 0, "%s", fault.text);
-	tdd_registry_list(&domain->registry, entry, publication);
+	tdd_registry_list(&domain->registry, entry, publication, 1);
 	return publication;
 }
 

@@ -118,7 +118,7 @@ static void until_idle(struct tt_publish *p)
 }
 static void history(struct tt_publish *p)
 {
-	p->message.publish.keep = 2;
+	p->message.publish.keep = TDP_KEEP_MAX + 1;
 }
 static void keyed(struct tt_publish *p)
 {
@@ -152,9 +152,9 @@ static const struct refusal refusals[] = {
 	{"metadata that is no JSON", TIDL_ERR_METADATA, metadata_broken},
 	{"metadata with something behind it", TIDL_ERR_METADATA, metadata_trailing},
 	{"immutable, not sealed", TIDL_ERR_ACCESS, immutable},
-	{"retention in seconds", TIDL_ERR_UNSUPPORTED, seconds},
+	{"retention in no seconds", TIDL_ERR_INVALID_ARGUMENT, seconds},
 	{"retention until idle", TIDL_ERR_INVALID_ARGUMENT, until_idle},
-	{"history", TIDL_ERR_UNSUPPORTED, history},
+	{"too long a history", TIDL_ERR_LIMIT, history},
 	{"a key", TIDL_ERR_UNSUPPORTED, keyed},
 	{"no tensor", TIDL_ERR_UNSUPPORTED, no_tensor},
 };

@@ -18,6 +18,7 @@
 #include <dlpack/dlpack.h>
 
 #include "client/lib/tensor.h"
+#include "proto/tensor/dtype.h"
 
 /* Dead exports kept, of some 200 bytes each. A second deleter call follows the first at once; this
  * many other exports may die in between. */
@@ -136,6 +137,11 @@ int tdc_export_legacy(struct tidl_tensor *tensor, uint32_t flags,
 		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
 				     "an unversioned DLPack tensor cannot say that it is "
 				     "read-only: attach with write or copy-on-write, or allow it");
+	if ((tensor->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0 &&
+	    tdp_dtype_is_subbyte(tensor->dtype))
+		return tdp_fault_set(fault, TIDL_ERR_DTYPE,
+				     "an unversioned DLPack tensor cannot say that its elements of "
+				     "less than a byte have a byte each: ask for a versioned one");
 	r = export_new(tensor, &export, fault);
 	if (r < 0)
 		return r;

@@ -166,7 +166,9 @@ TIDL_API int tidl_tensor_export(struct tidl_tensor *tensor,
 
 /*
  * tidl_tensor_export_legacy - the same as an unversioned structure, which cannot say "read-only".
- * Returns TIDL_ERR_READ_ONLY for read-only memory unless @flags has TIDL_EXPORT_ALLOW_READONLY.
+ * Returns TIDL_ERR_READ_ONLY for read-only memory unless @flags has TIDL_EXPORT_ALLOW_READONLY, and
+ * TIDL_ERR_DTYPE for elements of less than a byte that have a byte each, which it cannot say
+ * either.
  */
 TIDL_API int tidl_tensor_export_legacy(struct tidl_tensor *tensor, uint32_t flags,
 				       struct DLManagedTensor **ret_managed);

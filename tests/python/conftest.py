@@ -30,6 +30,7 @@ collect_ignore_glob = (
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "frameworks: needs torch, Paddle or Taichi")
+    config.addinivalue_line("markers", "dlpack_rule(*rules): proves rules of docs/dlpack.md")
 
 
 def _runtime_folder() -> Path:

@@ -81,6 +81,11 @@ def capsule_name(capsule: object) -> bytes:
     return name
 
 
+def new_capsule(pointer: int, name: bytes, destructor: object = None) -> Any:
+    """A capsule with one of the names above."""
+    return _new(pointer, _names[name], ctypes.cast(destructor, ctypes.c_void_p))  # type: ignore[arg-type]
+
+
 class Consumer:
     """Looks into a capsule, and takes it over on `consume()`."""
 
@@ -156,10 +161,10 @@ class Producer:
     def _count(self, _pointer: int) -> None:
         self.deleted += 1
 
-    def capsule(self, name: bytes | None = None) -> Any:
-        """A capsule without a destructor; `name` overrides the right one."""
+    def capsule(self, name: bytes | None = None, destructor: object = None) -> Any:
+        """A capsule, by default without a destructor; `name` overrides the right one."""
         name = name or (b"dltensor_versioned" if self.is_versioned else b"dltensor")
-        return _new(ctypes.addressof(self.managed), _names[name], None)
+        return new_capsule(ctypes.addressof(self.managed), name, destructor)
 
 
 class Exporter:

@@ -15,6 +15,7 @@ from python_peer import Peer, PeerDiedError, PeerError
 import tidl
 
 
+@pytest.mark.dlpack_rule("P8", "P23")
 def test_read_is_the_default_and_numpy_honours_it(client: tidl.Client, name: str) -> None:
     x = client.full((4,), 1, dtype="int32")
     client.publish(name, x)
@@ -32,6 +33,7 @@ def test_read_is_the_default_and_numpy_honours_it(client: tidl.Client, name: str
     assert y.to_numpy().tolist() == [5] * 4
 
 
+@pytest.mark.dlpack_rule("P8", "X2")
 def test_the_mapping_itself_is_read_only(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:
@@ -160,6 +162,7 @@ def test_to_taichi_of_what_no_order_makes_compact(
         y.to_taichi()
 
 
+@pytest.mark.dlpack_rule("X2")
 def test_peer_cannot_reach_the_memory_by_writing_the_descriptor(
     client: tidl.Client, name: str
 ) -> None:

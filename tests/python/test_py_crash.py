@@ -49,6 +49,7 @@ while True:
 }
 
 
+@pytest.mark.dlpack_rule("X5")
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS.keys())
 def test_killed_at_any_moment(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str, loop: str
@@ -85,6 +86,7 @@ def is_forgotten(client: tidl.Client, name: str, pid: int) -> bool:
     return True
 
 
+@pytest.mark.dlpack_rule("X5")
 def test_killed_publisher_leaves_its_tensor(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:
@@ -98,6 +100,7 @@ def test_killed_publisher_leaves_its_tensor(
     assert other.ask(f"client.get({name!r}).to_numpy().tolist()") == [1, 9, 9, 9]
 
 
+@pytest.mark.dlpack_rule("X5")
 def test_killed_reader_does_not_disturb_the_publisher(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:
@@ -111,6 +114,7 @@ def test_killed_reader_does_not_disturb_the_publisher(
     assert x.to_numpy().tolist() == [3] * 4
 
 
+@pytest.mark.dlpack_rule("X5", "X7")
 def test_a_forked_child_does_not_keep_a_dead_parents_lease(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:

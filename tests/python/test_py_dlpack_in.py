@@ -33,6 +33,7 @@ def publish(client: tidl.Client, name: str) -> Callable[..., list[Any]]:
     return publish
 
 
+@pytest.mark.dlpack_rule("C1", "C5", "C12")
 @pytest.mark.parametrize("is_versioned", [True, False])
 def test_c1_c5_deleter_is_called_once(publish: Callable[..., Any], is_versioned: bool) -> None:
     producer = dl.Producer(floats(4), (4,), strides=(1,), is_versioned=is_versioned)
@@ -42,6 +43,7 @@ def test_c1_c5_deleter_is_called_once(publish: Callable[..., Any], is_versioned:
     assert exporter.calls == [{"max_version": (1, 3)}]
 
 
+@pytest.mark.dlpack_rule("C1")
 def test_c1_old_producers_are_asked_again(publish: Callable[..., Any]) -> None:
     producer = dl.Producer(floats(2), (2,), is_versioned=False)
 
@@ -87,6 +89,7 @@ def kind_of(error: BaseException) -> str:
     return type(error).__name__
 
 
+@pytest.mark.dlpack_rule("C14")
 @pytest.mark.parametrize("error", REFUSALS, ids=kind_of)
 def test_refusals_of_producers_get_a_code(client: tidl.Client, name: str, error: Exception) -> None:
     exporter = dl.Exporter(raising(error))
@@ -165,6 +168,7 @@ def test_endless_recursion_is_asked_once_for_each_level(client: tidl.Client, nam
     assert calls < sys.getrecursionlimit()
 
 
+@pytest.mark.dlpack_rule("C10")
 @pytest.mark.parametrize(
     "device",
     [
@@ -183,16 +187,19 @@ def test_odd_device_answers_are_borne(
     assert publish(dl.Exporter(lambda **_: producer.capsule(), device)) == [0, 1]
 
 
+@pytest.mark.dlpack_rule("C2")
 def test_c2_newer_major_version(client: tidl.Client, name: str) -> None:
     producer = dl.Producer(floats(2), (2,))
     producer.managed.version = dl.Version(2, 0)
     producer.managed.dl_tensor.ndim = -5  # must not be looked at
     producer.managed.dl_tensor.data = 8
-    with pytest.raises(tidl.UnsupportedError, match="DLPack 2"):
+    with pytest.raises(tidl.UnsupportedError, match="DLPack 2") as caught:
         client.publish(name, producer.capsule())
+    assert isinstance(caught.value, BufferError)
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C3")
 @pytest.mark.parametrize("capsule_name", [b"used_dltensor", b"used_dltensor_versioned", b"other"])
 def test_c3_wrong_capsules(client: tidl.Client, name: str, capsule_name: bytes) -> None:
     producer = dl.Producer(floats(2), (2,))
@@ -204,12 +211,14 @@ def test_c3_wrong_capsules(client: tidl.Client, name: str, capsule_name: bytes) 
     assert producer.deleted == 0
 
 
+@pytest.mark.dlpack_rule("C3")
 @pytest.mark.parametrize("answer", [None, 7, "dltensor"])
 def test_c3_no_capsule(client: tidl.Client, name: str, answer: object) -> None:
     with pytest.raises(tidl.InvalidArgumentError, match="capsule"):
         client.publish(name, dl.Exporter(lambda **_: answer))
 
 
+@pytest.mark.dlpack_rule("C4")
 @pytest.mark.parametrize("is_versioned", [True, False])
 def test_c4_failures_after_taking_over_delete_once(
     client: tidl.Client, name: str, is_versioned: bool
@@ -223,6 +232,7 @@ def test_c4_failures_after_taking_over_delete_once(
     assert dl.capsule_name(capsule).startswith(b"used_")
 
 
+@pytest.mark.dlpack_rule("C4")
 def test_c4_closed_client_deletes_once(session_client: tidl.Client, name: str) -> None:
     client = tidl.connect()
     producer = dl.Producer(floats(2), (2,))
@@ -237,6 +247,7 @@ def test_c4_closed_client_deletes_once(session_client: tidl.Client, name: str) -
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C5")
 def test_c5_null_deleter(publish: Callable[..., Any]) -> None:
     for is_versioned in (True, False):
         producer = dl.Producer(floats(2), (2,), is_versioned=is_versioned)
@@ -244,6 +255,7 @@ def test_c5_null_deleter(publish: Callable[..., Any]) -> None:
         assert publish(producer.capsule()) == [0, 1]
 
 
+@pytest.mark.dlpack_rule("C6")
 @pytest.mark.parametrize(
     ("shape", "strides", "offset", "expected"),
     [
@@ -271,12 +283,14 @@ def test_c6_layouts(
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C6")
 def test_c6_null_shape_of_zero_dimensions(publish: Callable[..., Any]) -> None:
     producer = dl.Producer(floats(1), ())
     producer.managed.dl_tensor.shape = None
     assert publish(producer.capsule()) == 0
 
 
+@pytest.mark.dlpack_rule("C7")
 @pytest.mark.parametrize("data", [None, 8])
 def test_c7_no_elements(client: tidl.Client, name: str, data: int | None) -> None:
     producer = dl.Producer(None, (2, 0, 3), strides=(9, 9, 9))
@@ -285,6 +299,7 @@ def test_c7_no_elements(client: tidl.Client, name: str, data: int | None) -> Non
     assert client.get(name).shape == (2, 0, 3)
 
 
+@pytest.mark.dlpack_rule("C8")
 @pytest.mark.parametrize(
     ("shape", "strides"),
     [
@@ -305,6 +320,7 @@ def test_c8_impossible_sizes(
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C8")
 @pytest.mark.parametrize("ndim", [-1, 65, 2**31 - 1])
 def test_c8_impossible_ranks(client: tidl.Client, name: str, ndim: int) -> None:
     producer = dl.Producer(floats(4), (4,))
@@ -314,6 +330,7 @@ def test_c8_impossible_ranks(client: tidl.Client, name: str, ndim: int) -> None:
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C8")
 def test_c8_null_data_of_elements(client: tidl.Client, name: str) -> None:
     producer = dl.Producer(None, (4,))
     with pytest.raises(tidl.Error) as caught:
@@ -322,6 +339,7 @@ def test_c8_null_data_of_elements(client: tidl.Client, name: str) -> None:
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C9")
 @pytest.mark.parametrize(
     "dtype", [(1, 1, 1), (3, 64, 1), (200, 8, 1), (2, 24, 1), (2, 32, 0), (15, 8, 1), (5, 16, 1)]
 )
@@ -332,17 +350,20 @@ def test_c9_impossible_dtypes(client: tidl.Client, name: str, dtype: tuple[int, 
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C9")
 def test_c9_bytes_are_not_turned_into_bool(client: tidl.Client, name: str) -> None:
     data = (ctypes.c_uint8 * 2)(0, 1)
     client.publish(name, dl.Producer(data, (2,), dtype=(dl.UINT, 8, 1)).capsule())
     assert client.get(name).dtype == "uint8"
 
 
+@pytest.mark.dlpack_rule("C10")
 def test_c10_pinned_memory_is_host_memory(publish: Callable[..., Any]) -> None:
     producer = dl.Producer(floats(2), (2,), device=(dl.CUDA_HOST, 0))
     assert publish(dl.Exporter(lambda **_: producer.capsule(), lambda: (dl.CUDA_HOST, 0))) == [0, 1]
 
 
+@pytest.mark.dlpack_rule("C10")
 @pytest.mark.parametrize("device", [dl.CUDA, dl.OPENCL, 13])
 def test_c10_capsules_of_other_devices(client: tidl.Client, name: str, device: int) -> None:
     producer = dl.Producer(floats(2), (2,), device=(device, 0))
@@ -352,6 +373,7 @@ def test_c10_capsules_of_other_devices(client: tidl.Client, name: str, device: i
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C13")
 def test_c13_read_only_tensors_are_copied(client: tidl.Client, name: str) -> None:
     producer = dl.Producer(floats(2), (2,))
     producer.managed.flags = dl.READ_ONLY
@@ -360,6 +382,7 @@ def test_c13_read_only_tensors_are_copied(client: tidl.Client, name: str) -> Non
     assert list(producer.data or ()) == [0, 1]
 
 
+@pytest.mark.dlpack_rule("C16")
 def test_c16_unaligned_data(publish: Callable[..., Any]) -> None:
     data = (ctypes.c_uint8 * 9)()
     ctypes.memmove(ctypes.addressof(data) + 1, floats(2), 8)
@@ -370,6 +393,7 @@ def test_c16_unaligned_data(publish: Callable[..., Any]) -> None:
     assert publish(unaligned) == [0, 1]
 
 
+@pytest.mark.dlpack_rule("C19")
 def test_c19_own_exports_come_back_without_a_copy(client: tidl.Client, name: str) -> None:
     x = client.empty((4,))
     for number, obj in enumerate(
@@ -386,6 +410,7 @@ def test_strides_of_part_elements(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ascontiguousarray(records["a"]))
 
 
+@pytest.mark.dlpack_rule("P16")
 def test_client_can_be_used_inside_dlpack(client: tidl.Client, name: str) -> None:
     """A producer may do anything, with this very client too."""
     a = np.arange(3)

@@ -31,6 +31,7 @@ def readonly(client: tidl.Client, name: str) -> tidl.Tensor:
     return client.get(name)
 
 
+@pytest.mark.dlpack_rule("P1")
 def test_p1_device(client: tidl.Client) -> None:
     x = client.empty((2,))
     assert x.__dlpack_device__() == (dl.CPU, 0)
@@ -39,6 +40,7 @@ def test_p1_device(client: tidl.Client) -> None:
     assert x.__dlpack_device__() == (dl.CPU, 0)
 
 
+@pytest.mark.dlpack_rule("P2")
 @pytest.mark.parametrize(
     ("max_version", "name"),
     [
@@ -59,6 +61,7 @@ def test_p2_capsule_generation(
             assert capsule.managed.version.major == 1
 
 
+@pytest.mark.dlpack_rule("P4", "P5")
 @pytest.mark.parametrize("is_versioned", [True, False])
 @pytest.mark.parametrize(
     "view", ["a[1:]", "a[::-1]", "a[1:, ::-2]", "a.T", "a[1, 2, ...]", "a[2:3, 1:2]"]
@@ -89,6 +92,7 @@ def test_p4_p5_first_element_and_strides(
         assert list(capsule.strides) == wanted
 
 
+@pytest.mark.dlpack_rule("P5")
 def test_p5_zero_dimensions(client: tidl.Client) -> None:
     x = client.full((), 3, dtype="int32")
     legacy = dl.Consumer(x.__dlpack__())
@@ -97,6 +101,7 @@ def test_p5_zero_dimensions(client: tidl.Client) -> None:
     assert np.from_dlpack(x)[()] == 3
 
 
+@pytest.mark.dlpack_rule("P6")
 @pytest.mark.parametrize("copy", [None, True])
 def test_p6_no_elements(client: tidl.Client, copy: bool | None) -> None:
     x = client.empty((3, 0, 2))
@@ -106,6 +111,7 @@ def test_p6_no_elements(client: tidl.Client, copy: bool | None) -> None:
     assert np.from_dlpack(x).shape == (3, 0, 2)
 
 
+@pytest.mark.dlpack_rule("P7")
 def test_p7_alignment(client: tidl.Client) -> None:
     for size in (1, 7, 5000):
         x = client.empty((size,), dtype="uint8")
@@ -113,6 +119,7 @@ def test_p7_alignment(client: tidl.Client) -> None:
         assert dl.Consumer(x.__dlpack__(copy=True)).tensor.data % 64 == 0
 
 
+@pytest.mark.dlpack_rule("P8")
 def test_p8_read_only(readonly: tidl.Tensor, client: tidl.Client) -> None:
     assert dl.Consumer(readonly.__dlpack__(max_version=(1, 0))).flags & dl.READ_ONLY
     assert not dl.Consumer(client.empty((2,)).__dlpack__(max_version=(1, 0))).flags & dl.READ_ONLY
@@ -123,6 +130,7 @@ def test_p8_read_only(readonly: tidl.Tensor, client: tidl.Client) -> None:
         assert caught.value.code == "READ_ONLY"
 
 
+@pytest.mark.dlpack_rule("P8")
 def test_p8_read_only_by_consent(readonly: tidl.Tensor) -> None:
     unflagged = readonly.unflagged()
     assert unflagged.__dlpack_device__() == (dl.CPU, 0)
@@ -136,6 +144,7 @@ def test_p8_read_only_by_consent(readonly: tidl.Tensor) -> None:
         unflagged.__dlpack__(dl_device=(2, 0))
 
 
+@pytest.mark.dlpack_rule("P9")
 @pytest.mark.parametrize("is_versioned", [True, False])
 def test_p9_copies(client: tidl.Client, is_versioned: bool) -> None:
     x = client.full((2, 3), 5, dtype="int32")
@@ -152,6 +161,7 @@ def test_p9_copies(client: tidl.Client, is_versioned: bool) -> None:
     assert x.to_numpy().tolist() == [[5] * 3] * 2
 
 
+@pytest.mark.dlpack_rule("P9")
 @pytest.mark.parametrize(
     "view", ["a", "a.T", "a[::-1]", "a[:, ::2]", "np.broadcast_to(a[1], (4, 3))", "a[1, 2]"]
 )
@@ -167,6 +177,7 @@ def test_p9_copies_of_views_are_compact(client: tidl.Client, name: str, view: st
     assert copied.flags.writeable
 
 
+@pytest.mark.dlpack_rule("P10")
 @pytest.mark.parametrize("device", [(2, 0), (1, 1), (99, 0)])
 def test_p10_other_devices(client: tidl.Client, device: tuple[int, int]) -> None:
     x = client.empty((2,))
@@ -178,6 +189,7 @@ def test_p10_other_devices(client: tidl.Client, device: tuple[int, int]) -> None
         x.__dlpack__(dl_device=same)  # type: ignore[arg-type]
 
 
+@pytest.mark.dlpack_rule("P11")
 def test_p11_streams(client: tidl.Client) -> None:
     x = client.empty((2,))
     x.__dlpack__(stream=None)
@@ -191,6 +203,7 @@ def test_p11_streams(client: tidl.Client) -> None:
             x.__dlpack__(stream=stream)
 
 
+@pytest.mark.dlpack_rule("P12")
 @pytest.mark.parametrize(
     ("arguments", "keywords"),
     [
@@ -210,6 +223,7 @@ def test_p12_wrong_arguments(
         client.empty((2,)).__dlpack__(*arguments, **keywords)
 
 
+@pytest.mark.dlpack_rule("P13")
 def test_p13_unused_capsule_gives_the_lease_back(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ones(3))
     for max_version in (None, (1, 0)):
@@ -222,6 +236,7 @@ def test_p13_unused_capsule_gives_the_lease_back(client: tidl.Client, name: str)
         assert is_let_go(client, name)
 
 
+@pytest.mark.dlpack_rule("P13")
 def test_p13_used_capsule_does_nothing(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ones(3))
     tensor = client.get(name)
@@ -236,6 +251,7 @@ def test_p13_used_capsule_does_nothing(client: tidl.Client, name: str) -> None:
     assert is_let_go(client, name)
 
 
+@pytest.mark.dlpack_rule("P13")
 def test_p13_pending_exception_survives_the_destructor(client: tidl.Client) -> None:
     def fail() -> None:
         capsule = client.empty((2,)).__dlpack__()
@@ -246,6 +262,7 @@ def test_p13_pending_exception_survives_the_destructor(client: tidl.Client) -> N
         fail()
 
 
+@pytest.mark.dlpack_rule("P14")
 def test_p14_deleter_called_twice(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ones(3))
     for max_version in (None, (1, 0)):
@@ -256,6 +273,7 @@ def test_p14_deleter_called_twice(client: tidl.Client, name: str) -> None:
         assert tensor.to_numpy().tolist() == [1, 1, 1]
 
 
+@pytest.mark.dlpack_rule("P15")
 def test_p15_deleter_from_a_thread_after_disconnect(session_client: tidl.Client, name: str) -> None:
     session_client.publish(name, np.ones(3))
     with tidl.connect() as client:
@@ -267,6 +285,7 @@ def test_p15_deleter_from_a_thread_after_disconnect(session_client: tidl.Client,
     thread.join()
 
 
+@pytest.mark.dlpack_rule("P15")
 def test_p15_deleter_in_a_forked_child(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ones(3))
     tensor = client.get(name)
@@ -284,6 +303,7 @@ def test_p15_deleter_in_a_forked_child(client: tidl.Client, name: str) -> None:
     assert is_let_go(client, name)
 
 
+@pytest.mark.dlpack_rule("P17")
 def test_p17_no_null_pointers(client: tidl.Client) -> None:
     for shape in ((2,), (), (0,)):
         for copy in (None, True):
@@ -294,6 +314,7 @@ def test_p17_no_null_pointers(client: tidl.Client) -> None:
                 assert consumer.managed.deleter
 
 
+@pytest.mark.dlpack_rule("P18")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_p18_exports_are_independent(client: tidl.Client, order: tuple[int, int]) -> None:
     x = client.full((2, 3), 4, dtype="int32")
@@ -310,6 +331,7 @@ def test_p18_exports_are_independent(client: tidl.Client, order: tuple[int, int]
     assert x.to_numpy().tolist() == [[4] * 3] * 2
 
 
+@pytest.mark.dlpack_rule("P19")
 def test_p19_framework_tensor_outlives_the_tensor(client: tidl.Client, name: str) -> None:
     client.publish(name, np.arange(3))
     array = np.from_dlpack(client.get(name))
@@ -344,6 +366,7 @@ REGULAR = {
 }
 
 
+@pytest.mark.dlpack_rule("P20", "P21")
 @pytest.mark.parametrize(("dtype", "expected"), REGULAR.items())
 def test_p20_p21_dtypes(
     client: tidl.Client, name: str, dtype: str, expected: tuple[int, int, int]
@@ -358,6 +381,7 @@ def test_p20_p21_dtypes(
         assert dl.Consumer(y.__dlpack__(max_version=(1, 0), copy=copy)).dtype == expected
 
 
+@pytest.mark.dlpack_rule("P23")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float4_e2m1fn", "float32x2"])
 def test_p23_dtypes_that_buffers_lack(client: tidl.Client, dtype: str) -> None:
     x = client.empty((4,), dtype=dtype)
@@ -370,6 +394,7 @@ def test_p23_dtypes_that_buffers_lack(client: tidl.Client, dtype: str) -> None:
             ask(x)
 
 
+@pytest.mark.dlpack_rule("P23", "P24")
 def test_p23_p24_protocols(client: tidl.Client) -> None:
     x = client.empty((4,))
     for method in ("__len__", "__getitem__", "__cuda_array_interface__", "__iter__"):
@@ -378,6 +403,7 @@ def test_p23_p24_protocols(client: tidl.Client) -> None:
         iter(x)  # type: ignore[call-overload]
 
 
+@pytest.mark.dlpack_rule("P25")
 def test_p25_after_release(client: tidl.Client, name: str) -> None:
     client.publish(name, np.arange(3))
     tensor = client.get(name)
@@ -403,6 +429,7 @@ def test_p25_after_release(client: tidl.Client, name: str) -> None:
     assert array.tolist() == view.tolist() == [0, 1, 2]
 
 
+@pytest.mark.dlpack_rule("P25")
 def test_p25_after_close(session_client: tidl.Client, name: str) -> None:
     session_client.publish(name, np.arange(3))
     with tidl.connect() as client:
@@ -412,6 +439,7 @@ def test_p25_after_close(session_client: tidl.Client, name: str) -> None:
     assert tensor.to_numpy().tolist() == [0, 1, 2]
 
 
+@pytest.mark.dlpack_rule("P15")
 def test_exports_alive_at_exit(start_peer: Callable[..., Peer], name: str) -> None:
     peer = start_peer("import numpy as np\nclient = tidl.connect()")
     peer.do(

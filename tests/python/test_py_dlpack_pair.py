@@ -20,6 +20,7 @@ def floats(count: int = 6) -> ctypes.Array[Any]:
     return (ctypes.c_float * count)(*range(count))
 
 
+@pytest.mark.dlpack_rule("P2")
 def test_old_capsules_are_the_default(client: tidl.Client) -> None:
     for obj in (client.empty((2, 3)), np.zeros((2, 3), "float32")):
         consumer = Consumer(tidl.to_dlpack(obj))
@@ -37,6 +38,7 @@ def test_same_memory(client: tidl.Client) -> None:
     assert x.to_numpy().sum() == 24
 
 
+@pytest.mark.dlpack_rule("P8")
 def test_read_only_tensors_need_a_new_capsule(client: tidl.Client, name: str) -> None:
     client.publish(name, np.arange(3))
     x = client.get(name)
@@ -60,6 +62,7 @@ def test_capsules_become_objects(is_versioned: bool) -> None:
     assert producer.deleted == 1
 
 
+@pytest.mark.dlpack_rule("C4")
 def test_unused_capsules_stay_their_owners() -> None:
     producer = Producer(floats(), (2, 3))
     capsule = producer.capsule()
@@ -132,17 +135,20 @@ def test_what_is_no_tensor(obj: Any) -> None:
             call(obj)
 
 
+@pytest.mark.dlpack_rule("C3")
 def test_foreign_capsules_are_refused() -> None:
     capsule = Producer(floats(), (6,)).capsule(b"other")
     with pytest.raises(tidl.InvalidArgumentError, match="holds no tensor"):
         tidl.from_dlpack(capsule)
 
 
+@pytest.mark.dlpack_rule("C2")
 def test_newer_capsules_are_refused() -> None:
     producer = Producer(floats(), (6,))
     producer.managed.version.major = 2
-    with pytest.raises(tidl.UnsupportedError, match="DLPack 2"):
+    with pytest.raises(tidl.UnsupportedError, match="DLPack 2") as caught:
         tidl.from_dlpack(producer.capsule()).__dlpack_device__()
+    assert isinstance(caught.value, BufferError)
 
 
 def test_endless_recursion_is_asked_once_for_each_level() -> None:

@@ -190,14 +190,19 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     "shape of text": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.empty("3")),
     "shape of floats": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.empty((1.5,))),
     "more than the machine has": ("QUOTA", MemoryError, lambda c, n: c.empty((2**50,), dtype="u8")),
-    "no tensor": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, object())),
-    "number": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, 3.0)),
-    "list": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, [1, 2])),
+    "no tensor": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, object())),
+    "number": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, 3.0)),
+    "list": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, [1, 2])),
     "bundle": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.publish(n, {"a": b"x"})),
     "CUDA tensor": (
         "UNSUPPORTED",
         NotImplementedError,
         lambda c, n: c.publish(n, ForeignDevice(2)),
+    ),
+    "managed CUDA tensor": (
+        "UNSUPPORTED",
+        BufferError,
+        lambda c, n: c.publish(n, ForeignDevice(13)),
     ),
     "Vulkan tensor": ("DEVICE", BufferError, lambda c, n: c.publish(n, ForeignDevice(7))),
     "live copy": ("COPY_NEEDED", BufferError, lambda c, n: c.publish(n, b"x", access="live")),
@@ -244,6 +249,7 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
 }
 
 
+@pytest.mark.dlpack_rule("P22", "C9")
 @pytest.mark.parametrize(("code", "kind", "call"), BAD_CALLS.values(), ids=BAD_CALLS.keys())
 def test_bad_call(
     client: tidl.Client, name: str, code: str, kind: type[BaseException], call: Call
@@ -314,6 +320,7 @@ def test_client_as_context_manager(session_client: tidl.Client) -> None:
     assert client.closed
 
 
+@pytest.mark.dlpack_rule("P15", "P25")
 def test_broker_gone(own_runtime: Path) -> None:
     client = tidl.connect()
     x = client.full((4,), 3, dtype="int32")

@@ -78,6 +78,7 @@ def test_exchange_goes_both_ways(client: tidl.Client, peer: Peer, name: str) -> 
     assert peer.ask(f"client.get({f'{name}/b'!r}).to_numpy().tolist()") == [22] * 8
 
 
+@pytest.mark.dlpack_rule("P4", "X1")
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_views_arrive_as_they_are(client: tidl.Client, peer: Peer, name: str, view: str) -> None:
     a = client.empty((4, 5, 6), dtype="int32").to_numpy()
@@ -103,6 +104,7 @@ def test_views_arrive_as_they_are(client: tidl.Client, peer: Peer, name: str, vi
         assert a.tolist() == expected.tolist()
 
 
+@pytest.mark.dlpack_rule("C6")
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_foreign_views_are_copied_once(
     client: tidl.Client, peer: Peer, name: str, view: str
@@ -120,6 +122,7 @@ def test_foreign_views_are_copied_once(
     assert peer.ask("y.to_numpy().flags.c_contiguous")
 
 
+@pytest.mark.dlpack_rule("P20")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(client: tidl.Client, peer: Peer, name: str, dtype: str) -> None:
     for kind in ("allocated", "foreign"):
@@ -144,6 +147,7 @@ def test_zero_dimensions(client: tidl.Client, peer: Peer, name: str) -> None:
     assert x.to_numpy()[()] == 8
 
 
+@pytest.mark.dlpack_rule("P6")
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4, 5), (2, 0, 0)])
 def test_no_elements(client: tidl.Client, peer: Peer, name: str, shape: tuple[int, ...]) -> None:
     x = client.empty(shape, dtype="int16")
@@ -155,6 +159,7 @@ def test_no_elements(client: tidl.Client, peer: Peer, name: str, shape: tuple[in
     assert client.inspect(name).tensors[0].segment_index is None
 
 
+@pytest.mark.dlpack_rule("P22")
 def test_64_dimensions(client: tidl.Client, peer: Peer, name: str) -> None:
     shape = (2,) * 10 + (1,) * 54
     x = client.empty(shape, dtype="uint8")

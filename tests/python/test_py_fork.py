@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
+import pytest
 from python_brokers import eventually
 
 import tidl
@@ -45,6 +46,7 @@ def test_child_goes_on_with_the_client(client: tidl.Client, name: str) -> None:
     assert client.get(f"{name}/child").to_numpy().tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.dlpack_rule("X7")
 def test_inherited_tensors_stay_mapped_and_are_not_given_back(
     client: tidl.Client, name: str
 ) -> None:
@@ -65,6 +67,7 @@ def test_inherited_tensors_stay_mapped_and_are_not_given_back(
     assert [holder.pid for holder in holders] == [os.getpid()]
 
 
+@pytest.mark.dlpack_rule("X7")
 def test_close_in_the_child_leaves_the_parent_alone(client: tidl.Client, name: str) -> None:
     assert in_child(client.close) == 0
     client.publish(name, np.ones(2))
@@ -99,6 +102,7 @@ def test_child_of_a_child(client: tidl.Client, name: str) -> None:
     assert client.get(name).shape == (2,)
 
 
+@pytest.mark.dlpack_rule("X7")
 def test_many_children(client: tidl.Client, name: str) -> None:
     x = client.zeros((8,), dtype="int32")
     client.publish(name, x)

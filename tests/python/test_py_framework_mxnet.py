@@ -133,6 +133,7 @@ def test_sparse_arrays_are_refused(client: tidl.Client, mx_peer: Peer, name: str
     assert client.list(name) == []
 
 
+@pytest.mark.dlpack_rule("P13")
 def test_unused_capsules_end_in_order(client: tidl.Client, mx_peer: Peer, name: str) -> None:
     """MXNet's own destructor of capsules must find Python's functions as it declared them."""
     mx_peer.do("client.empty((2,), dtype='bool').to_mxnet()")

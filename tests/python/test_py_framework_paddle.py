@@ -202,3 +202,22 @@ def test_immutable_memory_is_written_privately(
     assert paddle_peer.ask("y.to_paddle() is t") is True
     assert paddle_peer.ask("float(y.to_numpy().sum())") == 8192
     assert client.get(name).to_numpy().sum() == 8192
+
+
+@pytest.mark.dlpack_rule("C14")
+@pytest.mark.parametrize(
+    "make",
+    [
+        "t = paddle.ones([3]); t.stop_gradient = False",
+        "t = paddle.sparse.sparse_coo_tensor([[0, 1], [0, 1]], [1.0, 2.0], [2, 2])",
+    ],
+    ids=["gradient", "sparse"],
+)
+def test_tensors_that_are_not_plain_memory(
+    client: tidl.Client, paddle_peer: Peer, name: str, make: str
+) -> None:
+    paddle_peer.do(make)
+    with pytest.raises(PeerError, match="__dlpack__") as caught:
+        paddle_peer.do(f"client.publish({name!r}, t)")
+    assert (caught.value.kind, caught.value.code) == ("NotExportableError", "INVALID_ARGUMENT")
+    assert client.list(name) == []

@@ -40,6 +40,7 @@ def test_exchange_without_a_copy(client: tidl.Client, torch_peer: Peer, name: st
     assert memfd_inode(torch_peer.ask("t.data_ptr()"), torch_peer.pid) == inode
 
 
+@pytest.mark.dlpack_rule("P6")
 @pytest.mark.parametrize(
     "view",
     ["t[1:]", "t[:, ::2]", "t.T", "t.permute(1, 0)[1:]", "t[2, 3]", "t[:0]", "t.expand(2, 8, 4)"],
@@ -125,6 +126,7 @@ def test_read_only_memory_is_refused(client: tidl.Client, torch_peer: Peer, name
     assert client.get(name).to_numpy().tolist() == [0, 1, 2]
 
 
+@pytest.mark.dlpack_rule("P8")
 def test_a_write_through_a_read_only_map_is_a_crash(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_write_through_a_read_only_map_is_a_crash(
     assert client.get(name).to_numpy().tolist() == [0, 1, 2]
 
 
+@pytest.mark.dlpack_rule("C14")
 @pytest.mark.parametrize(
     ("tensor", "kind"),
     [
@@ -146,6 +149,7 @@ def test_a_write_through_a_read_only_map_is_a_crash(
         ("torch.ones(3, dtype=torch.complex64).conj().imag", "LayoutError"),
         ("torch.ones(3).to_sparse()", "NotExportableError"),
         ("torch.ones(3, device='meta')", "NotExportableError"),
+        ("torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)", "NotExportableError"),
     ],
 )
 def test_tensors_that_are_not_plain_memory(
@@ -157,6 +161,7 @@ def test_tensors_that_are_not_plain_memory(
     assert client.list(name) == []
 
 
+@pytest.mark.dlpack_rule("P19")
 def test_torch_tensor_keeps_the_lease(client: tidl.Client, torch_peer: Peer, name: str) -> None:
     client.publish(name, np.arange(3))
     torch_peer.do(f"t = client.get({name!r}, access='write').to_torch(); v = t[1:]; del t")
@@ -166,6 +171,7 @@ def test_torch_tensor_keeps_the_lease(client: tidl.Client, torch_peer: Peer, nam
     assert is_let_go(client, name)
 
 
+@pytest.mark.dlpack_rule("P9")
 def test_from_dlpack_takes_the_tensor_itself(torch_peer: Peer) -> None:
     torch_peer.do(
         "x = client.empty((4,))\nt = torch.from_dlpack(x); t.fill_(3)\n"

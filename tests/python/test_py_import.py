@@ -30,6 +30,7 @@ def test_import_brings_no_framework() -> None:
     assert result.stdout == "[]\n", result.stderr
 
 
+@pytest.mark.dlpack_rule("P26")
 def test_subinterpreters_are_refused() -> None:
     code = """
 try:
@@ -52,6 +53,7 @@ print('imported')
     assert result.stdout == "refused\nimported\n", result.stderr
 
 
+@pytest.mark.dlpack_rule("P26")
 def test_free_threaded_builds_are_refused() -> None:
     code = """
 import sysconfig
@@ -65,6 +67,7 @@ except ImportError as error:
     assert "free-threaded" in python(code).stdout
 
 
+@pytest.mark.dlpack_rule("P26")
 def test_switched_off_gil_is_refused() -> None:
     code = """
 import sys

@@ -23,6 +23,7 @@ import tidl
 CYCLES = 10_000
 
 
+@pytest.mark.dlpack_rule("P19")
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_any_order_of_ending(
     session_client: tidl.Client, name: str, order: tuple[int, ...]
@@ -49,6 +50,7 @@ def test_any_order_of_ending(
     assert eventually(lambda: session_client.inspect(name).holders == ())
 
 
+@pytest.mark.dlpack_rule("P23")
 def test_array_interface_outlives_release(client: tidl.Client, name: str) -> None:
     """A bare address cannot hold the memory, so the tensor does, as long as it lives."""
 
@@ -71,6 +73,7 @@ def test_array_interface_outlives_release(client: tidl.Client, name: str) -> Non
     assert is_let_go(client, name)
 
 
+@pytest.mark.dlpack_rule("P23")
 def test_array_interface_fields(client: tidl.Client) -> None:
     x = client.empty((2, 3), dtype="float32")
     interface = x.__array_interface__
@@ -107,6 +110,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.dlpack_rule("P23")
 @pytest.mark.parametrize(("view", "possible"), LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_buffer_requests(client: tidl.Client, name: str, view: str, possible: set[int]) -> None:
     """Each consumer says what it can take, and gets that or a refusal."""

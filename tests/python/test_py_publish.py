@@ -37,6 +37,7 @@ def test_allocated_memory_is_not_copied(client: tidl.Client, name: str) -> None:
     assert publication.generation > 0
 
 
+@pytest.mark.dlpack_rule("P7")
 def test_allocation_is_fresh_zero_and_on_a_page(client: tidl.Client) -> None:
     x = client.empty((100,), dtype="uint8")
     assert x.to_numpy().ctypes.data % PAGE == 0
@@ -68,6 +69,7 @@ def test_copy_always(client: tidl.Client, name: str) -> None:
     assert client.get(name).to_numpy().tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.dlpack_rule("C19")
 def test_attached_memory_is_published_again_without_a_copy(
     client: tidl.Client, peer: Peer, name: str
 ) -> None:
@@ -91,6 +93,7 @@ def test_copy_on_write_memory_is_copied(client: tidl.Client, peer: Peer, name: s
     assert peer.ask(f"client.get({f'{name}/b'!r}).to_numpy().tolist()") == [3.0] * 4
 
 
+@pytest.mark.dlpack_rule("C13")
 def test_readonly_numpy_arrays_are_published_as_copies(client: tidl.Client, name: str) -> None:
     a = np.arange(6).reshape(2, 3)
     a.flags.writeable = False
@@ -98,6 +101,7 @@ def test_readonly_numpy_arrays_are_published_as_copies(client: tidl.Client, name
     assert client.get(name).to_numpy().tolist() == a.tolist()
 
 
+@pytest.mark.dlpack_rule("X6")
 def test_taken_name_needs_replace(client: tidl.Client, name: str) -> None:
     first = client.publish(name, np.zeros(2))
     with pytest.raises(tidl.ExistsError) as caught:
@@ -166,6 +170,7 @@ def test_mode_is_kept_and_wider_ones_want_expose(client: tidl.Client, name: str)
     assert client.publish(f"{name}/copy", x[:10], mode=0o644, copy=True).exposed_bytes == PAGE
 
 
+@pytest.mark.dlpack_rule("C3", "C4")
 def test_capsules_are_used_up(client: tidl.Client, name: str) -> None:
     a = np.arange(6, dtype="int32")
     for is_versioned in (True, False):

@@ -109,6 +109,7 @@ def test_threads_publish_get_and_release_together(client: tidl.Client, name: str
         assert is_let_go(client, f"{name}/{number}")
 
 
+@pytest.mark.dlpack_rule("P15", "P26")
 def test_one_tensor_is_exported_and_released_by_many_threads(
     client: tidl.Client, name: str
 ) -> None:

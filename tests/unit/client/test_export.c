@@ -90,6 +90,29 @@ TT_TEST(export, read_only_memory_is_flagged_and_refused_unversioned)
 	tt_offline_deinit(&offline);
 }
 
+TT_TEST(export, padding_is_flagged_and_refused_unversioned)
+{
+	struct tt_offline offline;
+	struct tidl_tensor *tensor;
+	DLManagedTensorVersioned *managed;
+	DLManagedTensor *legacy = NULL;
+
+	tt_offline_init(&offline);
+	tensor = tt_offline_tensor(&offline, 3, 4, TIDL_ATTACH_WRITE, LEASE);
+	tensor->dtype = (struct tidl_dtype){.code = kDLFloat4_e2m1fn, .bits = 4, .lanes = 1};
+	tensor->flags = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+	managed = export_new(tensor);
+	cr_assert_eq(managed->flags, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+	managed->deleter(managed);
+	cr_assert_eq(tidl_tensor_export_legacy(tensor, 0, &legacy), TIDL_ERR_DTYPE);
+	cr_assert_null(legacy);
+	tensor->flags = 0;
+	cr_assert_eq(tidl_tensor_export_legacy(tensor, 0, &legacy), 0);
+	legacy->deleter(legacy);
+	tidl_tensor_unref(tensor);
+	tt_offline_deinit(&offline);
+}
+
 TT_TEST(export, copy_on_write_is_writable)
 {
 	struct tt_offline offline;

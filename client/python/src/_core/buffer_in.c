@@ -102,8 +102,8 @@ int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusa
 			   struct tpy_source *ret_source)
 {
 	if (!PyObject_CheckBuffer(object)) {
-		tpy_raise_format(
-			state, TIDL_ERR_INVALID_ARGUMENT,
+		tpy_raise_class(
+			state->no_tensor_class,
 			"%R is no tensor: pass an object with __dlpack__, a DLPack capsule, "
 			"a NumPy array or a buffer",
 			(PyObject *)Py_TYPE(object));

@@ -57,17 +57,27 @@ PyObject *tpy_client_empty(PyObject *object, PyObject *args)
 	return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
 }
 
-static int publish_source(struct tidl_client *handle, const char *name, struct tpy_source *source,
+/*
+ * Publishes a stand-in without a deleter, so that libtidl never calls the producer's: that is for
+ * tpy_source_discard(), with the GIL. NumPy 1.23 frees Python memory in its deleter and relies
+ * on the caller for the GIL.
+ */
+static int publish_source(struct tidl_client *handle, const char *name,
+			  const struct tpy_source *source,
 			  const struct tidl_publish_options *options,
 			  struct tidl_publication *ret_publication)
 {
 	int result;
 	PyThreadState *thread = PyEval_SaveThread();
-	if (source->versioned)
-		result = tidl_publish(handle, name, source->versioned, options, ret_publication);
-	else
-		result =
-			tidl_publish_legacy(handle, name, source->legacy, options, ret_publication);
+	if (source->versioned) {
+		DLManagedTensorVersioned stand_in = *source->versioned;
+		stand_in.deleter = NULL;
+		result = tidl_publish(handle, name, &stand_in, options, ret_publication);
+	} else {
+		DLManagedTensor stand_in = *source->legacy;
+		stand_in.deleter = NULL;
+		result = tidl_publish_legacy(handle, name, &stand_in, options, ret_publication);
+	}
 	PyEval_RestoreThread(thread);
 	return result;
 }
@@ -103,7 +113,7 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 		return NULL;
 
 	/* Opening runs the producer's Python code, which may close this client: enter after it. */
-	if (tpy_source_open(self->state, tensor, &source))
+	if (tpy_source_open(self->state, tensor, options.copy == TIDL_COPY_ALWAYS, &source))
 		return NULL;
 	struct tidl_client *handle = tpy_client_enter(self);
 	if (!handle) {
@@ -113,8 +123,7 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 	int result = publish_source(handle, name, &source, &options, &publication);
 	int is_failed = tpy_client_check(self, result);
 	tpy_client_leave(self);
-	if (result < 0) /* on success the library has consumed it */
-		tpy_source_discard(&source);
+	tpy_source_discard(&source);
 	return is_failed ? NULL : tpy_result_publication(&publication);
 }
 

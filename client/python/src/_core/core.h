@@ -13,6 +13,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdatomic.h>
+
 #include <sys/types.h>
 
 #include <tidl/tidl.h>
@@ -22,7 +24,11 @@
 /* Per-module state. Owned by the module; every object of ours keeps its module alive. */
 struct tpy_state {
 	PyObject *error_classes; /* dict: name of a code -> exception class; from tidl._errors */
-	PyObject *refusal_class; /* what a producer's own refusal becomes; from tidl._errors */
+	/* From tidl._errors, too: what a producer's own refusal becomes, what is no tensor at all,
+	 * and tensors of a kind that is not known yet. */
+	PyObject *refusal_class;
+	PyObject *no_tensor_class;
+	PyObject *unknown_kind_class;
 	PyTypeObject *client_type;
 	PyTypeObject *tensor_type;
 	PyTypeObject *watch_type;
@@ -51,6 +57,7 @@ struct tpy_state *tpy_state_of_module(PyObject *module);
 /* errors.c: each sets a Python exception unless one is already pending */
 void tpy_raise(const struct tpy_state *state, int code, const char *sentence);
 void tpy_raise_format(const struct tpy_state *state, int code, const char *format, ...);
+void tpy_raise_class(PyObject *class, const char *format, ...);
 int tpy_check(const struct tpy_state *state, int result); /* 0, or -1 with an exception set */
 int tpy_is_refusal(const struct tpy_state *state); /* the pending exception says "I cannot" */
 void tpy_raise_refusal(const struct tpy_state *state, int code, PyObject *producer);
@@ -119,6 +126,10 @@ int tpy_copy_versioned(const struct tpy_state *state, struct tidl_tensor *tensor
 int tpy_copy_legacy(const struct tpy_state *state, struct tidl_tensor *tensor,
 		    struct DLManagedTensor **ret_managed);
 
+/* quarantine.c: deleters of structures from malloc(), which may be called twice */
+int tpy_is_first_deletion(atomic_int *is_dead);
+void tpy_bury(void *block); /* frees it later */
+
 /* export_watch.c */
 PyTypeObject *tpy_watch_type_new(PyObject *module);
 PyObject *tpy_tensor_export_watched(PyObject *object, PyObject *unused);
@@ -132,7 +143,9 @@ struct tpy_source {
 	struct DLManagedTensor *legacy;
 };
 
-int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source);
+/* With `may_copy` a producer on another device is asked for a copy on the host. */
+int tpy_source_open(struct tpy_state *state, PyObject *object, int may_copy,
+		    struct tpy_source *ret_source);
 void tpy_source_discard(struct tpy_source *source);
 int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
 			   struct tpy_source *ret_source);

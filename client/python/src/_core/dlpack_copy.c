@@ -16,6 +16,8 @@ struct private_copy {
 	DLManagedTensorVersioned versioned;
 	DLManagedTensor legacy;
 	void *data;
+	uint64_t padding_flag; /* DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED or 0 */
+	atomic_int is_dead;
 	int64_t dimensions[2 * TIDL_MAX_NDIM]; /* shape, then strides */
 };
 
@@ -25,20 +27,54 @@ static void private_copy_free(struct private_copy *copy)
 	free(copy);
 }
 
+static void private_copy_delete(struct private_copy *copy)
+{
+	if (!tpy_is_first_deletion(&copy->is_dead))
+		return;
+	free(copy->data);
+	tpy_bury(copy);
+}
+
 static void delete_versioned(DLManagedTensorVersioned *managed)
 {
-	private_copy_free(managed->manager_ctx);
+	private_copy_delete(managed->manager_ctx);
 }
 
 static void delete_legacy(DLManagedTensor *managed)
 {
-	private_copy_free(managed->manager_ctx);
+	private_copy_delete(managed->manager_ctx);
 }
 
 static void *data_alloc(size_t size_bytes)
 {
 	size_t rounded = (size_bytes + COPY_ALIGNMENT_BYTES - 1) / COPY_ALIGNMENT_BYTES;
 	return aligned_alloc(COPY_ALIGNMENT_BYTES, rounded * COPY_ALIGNMENT_BYTES);
+}
+
+/* Only an export tells whether elements of less than a byte have a byte each. */
+static int read_padding(const struct tpy_state *state, struct tidl_tensor *tensor,
+			uint64_t *ret_flag)
+{
+	struct DLManagedTensorVersioned *managed = NULL;
+
+	if (tpy_dtype_element_bits(tidl_tensor_dtype(tensor)) % 8 == 0)
+		return 0;
+	if (tpy_check(state, tidl_tensor_export(tensor, &managed)))
+		return -1;
+	*ret_flag = managed->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+	managed->deleter(managed);
+	return 0;
+}
+
+/* From one element to the next; 0 where elements end within a byte. With padding each lane has a
+ * byte of its own. */
+static size_t element_bytes(struct tidl_dtype dtype, int is_padded)
+{
+	int64_t bits = tpy_dtype_element_bits(dtype);
+
+	if (is_padded)
+		return dtype.lanes;
+	return bits % 8 ? 0 : (size_t)bits / 8;
 }
 
 /*
@@ -48,14 +84,14 @@ static void *data_alloc(size_t size_bytes)
 static int copy_data(const struct tpy_state *state, struct tidl_tensor *tensor,
 		     struct private_copy *copy)
 {
-	int64_t element_bits = tpy_dtype_element_bits(tidl_tensor_dtype(tensor));
+	size_t step = element_bytes(tidl_tensor_dtype(tensor), copy->padding_flag != 0);
 	int is_row_major = tpy_is_compact(tidl_tensor_ndim(tensor), tidl_tensor_shape(tensor),
 					  tidl_tensor_strides(tensor));
 	size_t size = tidl_tensor_nbytes(tensor);
 
 	if (size == 0)
 		return 0;
-	if (element_bits % 8 && !is_row_major) {
+	if (!step && !is_row_major) {
 		tpy_raise(state, TIDL_ERR_LAYOUT,
 			  "a strided view of packed elements cannot be copied; copy the whole "
 			  "tensor");
@@ -70,7 +106,7 @@ static int copy_data(const struct tpy_state *state, struct tidl_tensor *tensor,
 	if (is_row_major)
 		memcpy(copy->data, tidl_tensor_data(tensor), size);
 	else
-		tpy_gather(tensor, (size_t)element_bits / 8, copy->data);
+		tpy_gather(tensor, step, copy->data);
 	PyEval_RestoreThread(thread);
 	return 0;
 }
@@ -104,7 +140,8 @@ static struct private_copy *private_copy_new(const struct tpy_state *state,
 		PyErr_NoMemory();
 		return NULL;
 	}
-	if (copy_data(state, tensor, copy)) {
+	atomic_init(&copy->is_dead, 0);
+	if (read_padding(state, tensor, &copy->padding_flag) || copy_data(state, tensor, copy)) {
 		private_copy_free(copy);
 		return NULL;
 	}
@@ -119,7 +156,7 @@ int tpy_copy_versioned(const struct tpy_state *state, struct tidl_tensor *tensor
 		return -1;
 	describe(tensor, copy, &copy->versioned.dl_tensor);
 	copy->versioned.version = (DLPackVersion){1, 1};
-	copy->versioned.flags = DLPACK_FLAG_BITMASK_IS_COPIED;
+	copy->versioned.flags = DLPACK_FLAG_BITMASK_IS_COPIED | copy->padding_flag;
 	copy->versioned.manager_ctx = copy;
 	copy->versioned.deleter = delete_versioned;
 	*ret_managed = &copy->versioned;
@@ -132,6 +169,13 @@ int tpy_copy_legacy(const struct tpy_state *state, struct tidl_tensor *tensor,
 	struct private_copy *copy = private_copy_new(state, tensor);
 	if (!copy)
 		return -1;
+	if (copy->padding_flag) {
+		private_copy_free(copy);
+		tpy_raise(state, TIDL_ERR_DTYPE,
+			  "an unversioned DLPack tensor cannot say that its elements of less than "
+			  "a byte have a byte each: ask for max_version=(1, 0)");
+		return -1;
+	}
 	describe(tensor, copy, &copy->legacy.dl_tensor);
 	copy->legacy.manager_ctx = copy;
 	copy->legacy.deleter = delete_legacy;

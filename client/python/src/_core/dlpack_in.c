@@ -16,10 +16,10 @@ static int refuse_major(const struct tpy_state *state, struct tpy_source *source
 {
 	unsigned major = source->versioned->version.major;
 	tpy_source_discard(source);
-	tpy_raise_format(state, TIDL_ERR_UNSUPPORTED,
-			 "the tensor is a DLPack %u structure and this version knows DLPack 1; "
-			 "update tidl",
-			 major);
+	tpy_raise_class(state->unknown_kind_class,
+			"the tensor is a DLPack %u structure and this version knows DLPack 1; "
+			"update tidl",
+			major);
 	return -1;
 }
 
@@ -72,7 +72,7 @@ void tpy_source_discard(struct tpy_source *source)
  * Asks __dlpack_device__ first, so that no device memory is synchronised or exported in vain. What
  * cannot be asked is let through: the structure itself says it again.
  */
-static int check_device(const struct tpy_state *state, PyObject *object)
+static int read_device(const struct tpy_state *state, PyObject *object, long *ret_type)
 {
 	PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
 	long type = kDLCPU;
@@ -84,27 +84,33 @@ static int check_device(const struct tpy_state *state, PyObject *object)
 		if (!tpy_is_refusal(state))
 			return -1;
 		PyErr_Clear();
-		return 0;
+		type = kDLCPU;
 	}
-	if (host_readable(type))
-		return 0;
-	int is_cuda = type == kDLCUDA || type == kDLCUDAManaged;
-	tpy_raise_format(state, is_cuda ? TIDL_ERR_UNSUPPORTED : TIDL_ERR_DEVICE,
-			 "memory of DLPack device type %ld cannot be shared by this version; copy "
-			 "the tensor to the host first",
-			 type);
-	return -1;
+	*ret_type = type;
+	return 0;
 }
 
-/* One call of __dlpack__. No stream: host memory has none, and NumPy refuses any. */
-static PyObject *call_dlpack(PyObject *method, int is_versioned)
+static void refuse_device(const struct tpy_state *state, long type)
+{
+	static const char sentence[] =
+		"memory of DLPack device type %ld cannot be shared by this version; copy the "
+		"tensor to the host first, or pass copy=True";
+
+	if (type == kDLCUDA || type == kDLCUDAManaged)
+		tpy_raise_class(state->unknown_kind_class, sentence, type);
+	else
+		tpy_raise_format(state, TIDL_ERR_DEVICE, sentence, type);
+}
+
+/*
+ * One call of __dlpack__; steals the keywords, NULL only for an error that is set. No stream: host
+ * memory has none, and NumPy refuses any.
+ */
+static PyObject *call_dlpack(PyObject *method, PyObject *keywords)
 {
 	PyObject *none = PyTuple_New(0);
-	PyObject *keywords =
-		is_versioned ? Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR_VERSION, 3)
-			     : NULL;
 	PyObject *capsule = NULL;
-	if (none && (keywords || !is_versioned))
+	if (none && keywords)
 		capsule = PyObject_Call(method, none, keywords);
 	Py_XDECREF(none);
 	Py_XDECREF(keywords);
@@ -114,11 +120,24 @@ static PyObject *call_dlpack(PyObject *method, int is_versioned)
 /* Older producers know no max_version. Anything but a TypeError is their answer. */
 static PyObject *request_capsule(const struct tpy_state *state, PyObject *method)
 {
-	PyObject *capsule = call_dlpack(method, 1);
+	PyObject *capsule = call_dlpack(
+		method, Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR_VERSION, 3));
 	if (capsule || !PyErr_ExceptionMatches(PyExc_TypeError) || !tpy_is_refusal(state))
 		return capsule;
 	PyErr_Clear();
-	return call_dlpack(method, 0);
+	return call_dlpack(method, PyDict_New());
+}
+
+/* A copy on the host of a tensor elsewhere, by its own framework; in the words of DLPack 1.0. */
+static PyObject *request_host_copy(const struct tpy_state *state, PyObject *object,
+				   PyObject *method)
+{
+	PyObject *capsule = call_dlpack(method, Py_BuildValue("{s:(ii),s:(ii),s:O}", "max_version",
+							      DLPACK_MAJOR_VERSION, 3, "dl_device",
+							      kDLCPU, 0, "copy", Py_True));
+	if (!capsule && tpy_is_refusal(state))
+		tpy_raise_refusal(state, TIDL_ERR_DEVICE, object);
+	return capsule;
 }
 
 /*
@@ -137,14 +156,9 @@ static int retry_as_buffer(struct tpy_state *state, PyObject *object, struct tpy
 	return tpy_source_from_buffer(state, object, TIDL_ERR_DTYPE, ret_source);
 }
 
-static int open_producer(struct tpy_state *state, PyObject *object, PyObject *method,
-			 struct tpy_source *ret_source)
+static int take_answer(const struct tpy_state *state, PyObject *capsule,
+		       struct tpy_source *ret_source)
 {
-	if (check_device(state, object))
-		return -1;
-	PyObject *capsule = request_capsule(state, method);
-	if (!capsule)
-		return retry_as_buffer(state, object, ret_source);
 	int result;
 	if (PyCapsule_CheckExact(capsule)) {
 		result = take_capsule(state, capsule, ret_source);
@@ -157,7 +171,30 @@ static int open_producer(struct tpy_state *state, PyObject *object, PyObject *me
 	return result;
 }
 
-int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source *ret_source)
+static int open_producer(struct tpy_state *state, PyObject *object, PyObject *method, int may_copy,
+			 struct tpy_source *ret_source)
+{
+	long device_type;
+	PyObject *capsule;
+
+	if (read_device(state, object, &device_type))
+		return -1;
+	if (host_readable(device_type)) {
+		capsule = request_capsule(state, method);
+		if (!capsule)
+			return retry_as_buffer(state, object, ret_source);
+		return take_answer(state, capsule, ret_source);
+	}
+	if (!may_copy) {
+		refuse_device(state, device_type);
+		return -1;
+	}
+	capsule = request_host_copy(state, object, method);
+	return capsule ? take_answer(state, capsule, ret_source) : -1;
+}
+
+int tpy_source_open(struct tpy_state *state, PyObject *object, int may_copy,
+		    struct tpy_source *ret_source)
 {
 	*ret_source = (struct tpy_source){NULL, NULL};
 	if (PyObject_TypeCheck(object, state->tensor_type)) {
@@ -171,7 +208,7 @@ int tpy_source_open(struct tpy_state *state, PyObject *object, struct tpy_source
 
 	PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
 	if (method) {
-		int result = open_producer(state, object, method, ret_source);
+		int result = open_producer(state, object, method, may_copy, ret_source);
 		Py_DECREF(method);
 		return result;
 	}

@@ -18,11 +18,11 @@ static PyObject *class_of_code(const struct tpy_state *state, int code)
 	return class ? class : PyExc_RuntimeError;
 }
 
-static void raise_message(const struct tpy_state *state, int code, PyObject *message)
+static void raise_message(PyObject *class, PyObject *message)
 {
 	if (!message)
 		return;
-	PyErr_SetObject(class_of_code(state, code), message);
+	PyErr_SetObject(class, message);
 	Py_DECREF(message);
 }
 
@@ -30,7 +30,7 @@ void tpy_raise(const struct tpy_state *state, int code, const char *sentence)
 {
 	if (PyErr_Occurred())
 		return;
-	raise_message(state, code,
+	raise_message(class_of_code(state, code),
 		      PyUnicode_DecodeUTF8(sentence, (Py_ssize_t)strlen(sentence), "replace"));
 }
 
@@ -40,7 +40,18 @@ void tpy_raise_format(const struct tpy_state *state, int code, const char *forma
 		return;
 	va_list args;
 	va_start(args, format);
-	raise_message(state, code, PyUnicode_FromFormatV(format, args));
+	raise_message(class_of_code(state, code), PyUnicode_FromFormatV(format, args));
+	va_end(args);
+}
+
+/* For the few errors whose class says more than their code. */
+void tpy_raise_class(PyObject *class, const char *format, ...)
+{
+	if (PyErr_Occurred())
+		return;
+	va_list args;
+	va_start(args, format);
+	raise_message(class ? class : PyExc_RuntimeError, PyUnicode_FromFormatV(format, args));
 	va_end(args);
 }
 

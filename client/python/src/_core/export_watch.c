@@ -6,7 +6,6 @@
  */
 #include "client/python/src/_core/core.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* Shared by the export and the Watch; freed by the last of the two. */
@@ -19,6 +18,7 @@ struct watched_export {
 	DLManagedTensorVersioned outer;
 	DLManagedTensorVersioned *inner; /* libtidl's export: owns shape and strides */
 	struct export_state *state;
+	atomic_int is_dead;
 };
 
 struct tpy_watch {
@@ -34,10 +34,12 @@ static void export_state_unref(struct export_state *state)
 static void watched_delete(DLManagedTensorVersioned *managed)
 {
 	struct watched_export *export = managed->manager_ctx;
+	if (!tpy_is_first_deletion(&export->is_dead))
+		return;
 	export->inner->deleter(export->inner);
 	atomic_store(&export->state->is_alive, 0);
 	export_state_unref(export->state);
-	free(export);
+	tpy_bury(export);
 }
 
 static struct export_state *export_state_new(void)
@@ -62,6 +64,7 @@ static DLManagedTensorVersioned *watched_new(DLManagedTensorVersioned *inner,
 	export->outer.deleter = watched_delete;
 	export->inner = inner;
 	export->state = state;
+	atomic_init(&export->is_dead, 0);
 	return &export->outer;
 }
 

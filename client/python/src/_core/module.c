@@ -50,11 +50,22 @@ static int load_error_classes(struct tpy_state *state)
 	PyObject *errors = PyImport_ImportModule("tidl._errors");
 	if (!errors)
 		return -1;
-	state->error_classes = PyObject_GetAttrString(errors, "BY_CODE");
-	if (state->error_classes)
-		state->refusal_class = PyObject_GetAttrString(errors, "NotExportableError");
+	struct {
+		const char *name;
+		PyObject **target;
+	} wanted[] = {
+		{"BY_CODE", &state->error_classes},
+		{"NotExportableError", &state->refusal_class},
+		{"ArgumentTypeError", &state->no_tensor_class},
+		{"UnsupportedTensorError", &state->unknown_kind_class},
+	};
+	int result = 0;
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]) && !result; i++) {
+		*wanted[i].target = PyObject_GetAttrString(errors, wanted[i].name);
+		result = *wanted[i].target ? 0 : -1;
+	}
 	Py_DECREF(errors);
-	return state->error_classes && state->refusal_class ? 0 : -1;
+	return result;
 }
 
 static int module_exec(PyObject *module)
@@ -82,6 +93,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 		return 0;
 	Py_VISIT(state->error_classes);
 	Py_VISIT(state->refusal_class);
+	Py_VISIT(state->no_tensor_class);
+	Py_VISIT(state->unknown_kind_class);
 	Py_VISIT(state->client_type);
 	Py_VISIT(state->tensor_type);
 	Py_VISIT(state->watch_type);
@@ -95,6 +108,8 @@ static int module_clear(PyObject *module)
 		return 0;
 	Py_CLEAR(state->error_classes);
 	Py_CLEAR(state->refusal_class);
+	Py_CLEAR(state->no_tensor_class);
+	Py_CLEAR(state->unknown_kind_class);
 	Py_CLEAR(state->client_type);
 	Py_CLEAR(state->tensor_type);
 	Py_CLEAR(state->watch_type);

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from tidl._errors import InvalidArgumentError, UnsupportedError
+from tidl._errors import InvalidArgumentError, UnsupportedTensorError
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -83,7 +83,7 @@ def device(capsule: CapsuleType) -> tuple[int, int]:
 
     Raises:
         InvalidArgumentError: it was used already, or holds no tensor.
-        UnsupportedError: it is of a newer DLPack.
+        UnsupportedTensorError: it is of a newer DLPack.
     """
     tensor = _inside(capsule)
     return tensor.device_type, tensor.device_id
@@ -119,7 +119,7 @@ def _inside(capsule: CapsuleType) -> _Tensor:
     address: int = _get_pointer(capsule, _VERSIONED)
     major = _Head.from_address(address).major
     if major > _MAJOR:
-        raise UnsupportedError(
+        raise UnsupportedTensorError(
             f"the tensor is a DLPack {major} structure and this version knows DLPack {_MAJOR}; "
             "update tidl"
         )

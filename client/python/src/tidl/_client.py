@@ -205,7 +205,8 @@ class Client:
                 through the tensor that `empty()` made; "immutable": nobody. What is immutable and
                 not copied becomes read-only here too, at its address: writing to an array made
                 from it before then ends the process.
-            copy: None copies if needed, True always, False never.
+            copy: None copies if needed, True always, False never. With True a tensor on another
+                device is asked for a copy on the host.
             retain: "persist" (until removed; a private broker says "until-idle"), or "owner"
                 (until this client closes). None: "persist".
             mode: permission bits for owner, group and others: reading (4) and writing (2) only.
@@ -227,7 +228,9 @@ class Client:
             AccessError: the memory was published with another access before.
             BusyError: access="immutable" while a forked child, say, has the memory mapped for
                 writing; `copy=True` is the way out.
+            ArgumentTypeError: it is no tensor.
             DtypeError, LayoutError, DeviceError: it is no tensor that can be shared.
+            UnsupportedTensorError: it is on a GPU, or of a newer DLPack.
             NotExportableError: its own `__dlpack__` or buffer refused; `__cause__` says why. Other
                 exceptions of its Python code, such as KeyboardInterrupt, come through.
             QuotaError, NoMemoryError: there is no room for it.

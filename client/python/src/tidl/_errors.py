@@ -117,6 +117,10 @@ class UnsupportedError(Error, NotImplementedError):
     code = "UNSUPPORTED"
 
 
+class UnsupportedTensorError(UnsupportedError, BufferError):
+    """A tensor of a kind that this version does not know: of a newer DLPack, or on a device."""
+
+
 class DeviceError(Error, BufferError):
     """Memory of this device cannot be shared here."""
 

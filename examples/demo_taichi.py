@@ -51,6 +51,7 @@ def paint_permuted_view(client: tidl.Client) -> None:
     with attach(client, "demo/permuted") as tensor:
         # A kernel takes row-major memory: hand it the axes as they lie there, and their weights.
         axes = tensor.compact_axes
+        assert axes is not None  # no gaps: some order of the axes is row-major
         canvas = tensor.to_taichi(axes=axes)
         weights = [(100, 10, 1)[axis] for axis in axes]
         paint_each(canvas, *weights)

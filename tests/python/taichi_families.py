@@ -19,18 +19,22 @@ FAMILIES = [name for name in ("taichi", "quadrants", "gstaichi") if importlib.ut
 START = """
 import importlib
 {first}
+{before}
 ti = importlib.import_module({family!r})
 import {cases}
 """
+
+# The forks import pip; before Python 3.12 setuptools, which Paddle imports, cannot come after it.
+BEFORE = "import contextlib\nwith contextlib.suppress(ImportError):\n    import setuptools"
 
 ENVIRONMENT: Mapping[str, str] = {
     f"ENABLE_{family.upper()}_HEADER_PRINT": "False" for family in ("taichi", "gstaichi")
 }
 
 
-def worker(family: str, cases: str, first: str = "") -> Peer:
+def worker(family: str, cases: str, first: str = "", before: str = BEFORE) -> Peer:
     """A process with the package as `ti` and a module of cases; `first` is run before both."""
-    setup = START.format(family=family, cases=cases, first=first)
+    setup = START.format(family=family, cases=cases, first=first, before=before)
     return Peer(setup, environment=ENVIRONMENT)
 
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Iterator
 
 import pytest
 import taichi_families
 import taichi_imports
-from python_peer import Peer
+from python_peer import Peer, PeerError
 
 import tidl
 
@@ -57,3 +59,14 @@ def worker_with_torch(
 @pytest.mark.parametrize("case", [*FRAMEWORK_CASES, "case_torch", "case_strides_of_torch"])
 def test_import_after_torch(worker_with_torch: Peer, case: str) -> None:
     taichi_families.run(worker_with_torch, f"taichi_imports.{case}(ti)")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="setuptools comes after pip here")
+@pytest.mark.skipif(not importlib.util.find_spec("paddle"), reason="paddle is not installed")
+@pytest.mark.parametrize("family", [name for name in taichi_families.FAMILIES if name != "taichi"])
+def test_paddle_cannot_come_after_a_fork(family: str, session_client: tidl.Client) -> None:
+    with taichi_families.worker(family, "taichi_imports", before="") as peer:
+        peer.do("x = tidl.connect().empty((3,))")
+        with pytest.raises(PeerError, match=f"import paddle before .*{family}") as caught:
+            peer.do("x.to_paddle()")
+        assert caught.value.kind == "MissingFrameworkError"

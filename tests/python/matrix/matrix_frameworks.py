@@ -121,6 +121,14 @@ class Torch(Framework):
         obj.fill_(1)
 
 
+class OldNumPy(NumPy):
+    note = "Debian 12's `python3-numpy`"
+
+
+class OldTorch(Torch):
+    note = "Debian 12's `python3-torch`"
+
+
 class Paddle(Framework):
     module = "paddle"
 
@@ -350,6 +358,8 @@ FRAMEWORKS: dict[str, type[Framework]] = {
     "tvm": Tvm,
     "onnxruntime": OnnxRuntime,
     "warp": Warp,
+    "numpy-1.24": OldNumPy,
+    "torch-1.13": OldTorch,
     "cupy": CuPy,
 }
 

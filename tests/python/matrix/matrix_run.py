@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import python_debian
 from matrix_cases import CASES
-from matrix_frameworks import FRAMEWORKS
+from matrix_frameworks import FRAMEWORKS, OldNumPy, OldTorch
 from python_brokers import eventually
 from python_mxnet import MXNET_PYTHON, mxnet_peer
 from python_peer import Peer
@@ -76,7 +77,14 @@ def absence(framework: str) -> str | None:
     if framework == "mxnet":
         return None if MXNET_PYTHON.exists() else f"there is no {MXNET_PYTHON}"
     module = FRAMEWORKS[framework].module
+    if is_debian(framework):
+        return python_debian.absence(module)
     return None if importlib.util.find_spec(module) else f"{module} is not installed"
+
+
+def is_debian(framework: str) -> bool:
+    """Whether it is the system's Python that has this framework."""
+    return issubclass(FRAMEWORKS[framework], OldNumPy | OldTorch)
 
 
 class Runner:
@@ -121,6 +129,8 @@ class Runner:
         )
         if framework == "mxnet":
             peer = mxnet_peer(setup, self.folder, ONE_THREAD)
+        elif is_debian(framework):
+            peer = python_debian.debian_peer(setup, self.folder, ONE_THREAD)
         else:
             peer = Peer(setup, environment=ONE_THREAD)
         self.workers[key] = self.stack.enter_context(peer)

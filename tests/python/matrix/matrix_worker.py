@@ -204,7 +204,7 @@ class Worker:
 
     def drop(self, prefix: str) -> None:
         """Lets go of everything under a name."""
-        for name in [name for name in self.held if name.startswith(prefix)]:
+        for name in [name for name in self.held if f"{name}/".startswith(f"{prefix}/")]:
             del self.held[name]
         gc.collect()
         self.client.dispatch()

@@ -89,7 +89,14 @@ def _load() -> Any:
             "Paddle crashes the process when it is imported after TensorFlow, which is here "
             "already: import paddle before tensorflow"
         )
-    return load("paddle", "PaddlePaddle")
+    try:
+        return load("paddle", "PaddlePaddle")
+    except AssertionError as error:
+        # quadrants and gstaichi import pip, and before Python 3.12 setuptools, which Paddle
+        # imports, refuses to come after that.
+        raise MissingFrameworkError(
+            f"PaddlePaddle cannot be imported ({error}): import paddle before quadrants or gstaichi"
+        ) from error
 
 
 def _require_known(tensor: Tensor) -> None:

@@ -19,7 +19,13 @@ def to_torch(tensor: Tensor, readonly_ok: bool) -> torch.Tensor:
     module = load("torch", "torch")
     tensor = writable(tensor, "torch", readonly_ok)
     require_no_negative_strides(tensor, "torch")
-    if not isinstance(getattr(module, tensor.dtype, None), module.dtype):
+    dtype = getattr(module, tensor.dtype, None)
+    if not isinstance(dtype, module.dtype):
         raise DtypeError(f"torch {module.__version__} has no {tensor.dtype}; publish another dtype")
-    result: torch.Tensor = module.from_dlpack(tensor)
+    if not tensor.nbytes and module.__version__.startswith("1."):
+        # No memory to share, and a lease that torch 1.13, which forgets such deleters, would keep.
+        empty: torch.Tensor = module.empty(tensor.shape, dtype=dtype)
+        return empty
+    # Before 2.9 torch asks for the old capsule, which read-only memory has only when vouched for.
+    result: torch.Tensor = module.from_dlpack(tensor.unflagged() if tensor.readonly else tensor)
     return result

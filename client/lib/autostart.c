@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,7 +148,8 @@ static int answer_read(int fd, const char *program, const struct tdc_patience *p
  * already, and its status does not matter. */
 static void daemon_reap(pid_t pid, const struct tdc_patience *patience)
 {
-	tdp_auto_fd pidfd = pidfd_open(pid, 0);
+	/* glibc has a function for it from 2.36 on, and a wheel that called it would need that. */
+	tdp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 
 	if (pidfd >= 0 && tdc_wait_readable(pidfd, patience) < 0)
 		return;

@@ -67,6 +67,7 @@ def test_error_table_is_that_of_the_header() -> None:
         "README.md",
         "CONTRIBUTING.md",
         "docs/architecture.md",
+        "docs/install.md",
         "docs/decisions/README.md",
         "proto/PROTOCOL.md",
     ],

@@ -25,6 +25,10 @@ def build(context: Context, preset: str, *options: str, folder: str | None = Non
     return binary
 
 
+def build_wheel(context: Context) -> None:
+    context.step("wheel", [ROOT / "scripts" / "build-wheel"], "the wheel into dist", timeout_s=1200)
+
+
 def install_wheel(context: Context) -> None:
     context.step(
         "wheel",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tree
 
-from . import builds, results
+from . import builds, examples, results
 from .context import ROOT, Context
 from .results import Tally
 
@@ -64,6 +64,10 @@ def static_checks() -> Iterable[tuple[str, list[str | Path]]]:
             builds.PACKAGE,
         ],
     )
+    programs = ROOT / "build" / "examples"
+    examples.extract(programs)
+    # Strict, as its configuration says.
+    yield "mypy-examples", ["mypy", "--config-file", SCRIPTS / "lib/mypy-examples.ini", programs]
 
 
 def run_checks(context: Context) -> Tally:
@@ -298,6 +302,10 @@ def package_environment(binary: Path) -> dict[str, str]:
 
 PYTHON_FOLDERS = ("tests/python", "tests/ctl", "tests/integration")
 
+# As `-X dev -X faulthandler`, for the processes that tests start, too: a Python that ends at the
+# first use of its memory without the GIL, sees writes beyond an object, and says where it crashed.
+STRICT_PYTHON = {"PYTHONDEVMODE": "1", "PYTHONFAULTHANDLER": "1"}
+
 
 def run_python(context: Context) -> Tally:
     """NumPy alone under ASan and UBSan: the frameworks bring allocators that do not go with it."""
@@ -307,14 +315,20 @@ def run_python(context: Context) -> Tally:
     )
     environment["LD_PRELOAD"] = builds.sanitizer_library("libasan.so")
     environment["TIDL_TEST_FRAMEWORKS"] = "numpy"
-    return run_pytest(context, "python", PYTHON_FOLDERS, environment)
+    return run_pytest(context, "python", PYTHON_FOLDERS, environment | STRICT_PYTHON)
 
 
 def run_frameworks(context: Context) -> Tally:
     """Everything that is installed, over the wheel, as a user has it."""
     builds.install_wheel(context)
     environment = {"TIDL_BUILD_DIR": str(builds.build(context, "release"))}
-    return run_pytest(context, "frameworks", PYTHON_FOLDERS, environment)
+    return run_pytest(context, "frameworks", PYTHON_FOLDERS, environment | STRICT_PYTHON)
+
+
+def run_packaging(context: Context) -> Tally:
+    """The wheel, on a machine that has nothing else."""
+    builds.build_wheel(context)
+    return run_pytest(context, "packaging", ["tests/packaging"], {})
 
 
 def run_docs(context: Context) -> Tally:
@@ -348,6 +362,7 @@ PARTS = (
     Part("tidy", run_tidy, "clang-tidy"),
     Part("tsan", run_tsan, "C tests, ThreadSanitizer"),
     Part("fuzz", run_fuzz, "fuzz targets, a short run from the corpus"),
+    Part("packaging", run_packaging, "the wheel, in a clean environment"),
     Part(
         "frameworks",
         run_frameworks,

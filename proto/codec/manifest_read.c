@@ -7,6 +7,7 @@
 
 #include "proto/codec/codec.h"
 #include "proto/codec/varint.h"
+#include "proto/tensor/layout.h"
 #include "proto/wire/manifest.h"
 
 /* The bytes of one message, and how far they are read. */
@@ -214,6 +215,8 @@ static int tensor_read(struct tdp_codec *codec, struct span span, struct tdp_man
 	if ((seen.fields & required) != required || seen.shape_count != seen.stride_count)
 		return manifest_malformed(codec);
 	row->tensor.ndim = (uint32_t)seen.shape_count;
+	/* The others speak of one export, not of the memory. */
+	row->tensor.flags &= TDP_LAYOUT_SUBBYTE_PADDED;
 	return 0;
 }
 
@@ -310,30 +313,42 @@ int tdp_manifest_next(struct tdp_manifest_reader *reader, struct tdp_manifest_ro
 	row->kind = (enum tdp_manifest_kind)field.number;
 	reader->last_kind = row->kind;
 	reader->position_bytes = span.position;
+	row->end_bytes = span.position;
 	return row_read(&codec, &field, row);
 }
 
 /* ---- all at once ---- */
 
-/* Rows of each kind, before anything is allocated for them. */
-static int manifest_count(struct tdp_codec *codec, const void *bytes, size_t size_bytes,
-			  struct tdp_manifest *ret_counts)
+int tdp_manifest_count(const void *bytes, size_t size_bytes, struct tdp_manifest *ret_counts,
+		       struct tdp_fault *fault)
 {
+	struct tdp_codec codec = {.fault = fault};
 	struct span span = {.bytes = bytes, .size_bytes = size_bytes};
+	struct tdp_manifest counts = {0};
 
-	*ret_counts = (struct tdp_manifest){0};
 	while (!span_is_at_end(&span)) {
 		struct field field;
 
 		if (!field_read(&span, &field))
-			return manifest_malformed(codec);
+			return manifest_malformed(&codec);
 		if (field.number == TDP_MANIFEST_SEGMENT)
-			ret_counts->segment_count++;
+			counts.segment_count++;
 		else if (field.number == TDP_MANIFEST_TENSOR)
-			ret_counts->tensor_count++;
+			counts.tensor_count++;
 		else if (field.number == TDP_MANIFEST_EMPTY_MAPPING)
-			ret_counts->empty_mapping_count++;
+			counts.empty_mapping_count++;
 	}
+	*ret_counts = counts;
+	return 0;
+}
+
+static int manifest_plan(struct tdp_codec *codec, const void *bytes, size_t size_bytes,
+			 struct tdp_manifest *ret_counts)
+{
+	int result = tdp_manifest_count(bytes, size_bytes, ret_counts, codec->fault);
+
+	if (result < 0)
+		return result;
 	if (ret_counts->segment_count <= TDP_SEGMENTS_PER_PUBLICATION &&
 	    ret_counts->tensor_count + ret_counts->empty_mapping_count <=
 		    TDP_TENSORS_PER_PUBLICATION)
@@ -392,7 +407,7 @@ int tdp_manifest_unpack(struct tdp_arena *arena, const void *bytes, size_t size_
 	struct tdp_manifest_row row;
 	struct tdp_manifest manifest;
 	struct rows rows;
-	int result = manifest_count(&codec, bytes, size_bytes, &manifest);
+	int result = manifest_plan(&codec, bytes, size_bytes, &manifest);
 
 	if (result < 0)
 		return result;

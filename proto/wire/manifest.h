@@ -45,6 +45,10 @@ void tdp_manifest_pack(const struct tdp_manifest *manifest, void *buffer);
 int tdp_manifest_unpack(struct tdp_arena *arena, const void *bytes, size_t size_bytes,
 			struct tdp_manifest *ret_manifest, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* How many rows of each kind there are, without a look into them: 0, or TIDL_ERR_PROTOCOL. */
+int tdp_manifest_count(const void *bytes, size_t size_bytes, struct tdp_manifest *ret_counts,
+		       struct tdp_fault *fault) TDP_MUST_CHECK;
+
 /* Rows of the highest rank with the longest keys do not all fit into a manifest. */
 enum { TDP_MANIFEST_UNPACK_MAX_BYTES = 24 << 20 };
 
@@ -61,6 +65,7 @@ enum tdp_manifest_kind {
 struct tdp_manifest_row {
 	enum tdp_manifest_kind kind;
 	size_t offset_bytes; /* where it begins in the manifest */
+	size_t end_bytes;    /* and ends */
 	struct tdp_segment segment;
 	struct tdp_tensor tensor;
 	struct tdp_empty_mapping empty_mapping;

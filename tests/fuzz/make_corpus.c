@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the seeds of all targets: <folder>/{codec,layout,names}/. Every message in full and cut,
- * layouts and patterns at their corners, and what fuzzing found once.
+ * Writes the seeds of all targets: <folder>/{codec,layout,manifest,names}/. Every message in full
+ * and cut, layouts and patterns at their corners, and what fuzzing found once.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "proto/wire/manifest.h"
 #include "proto/wire/message.h"
 #include "tests/fuzz/fuzz_layout.h"
 #include "tests/support/messages.h"
@@ -39,7 +40,7 @@ static void folder_make(const char *path)
 
 static void folders_make(void)
 {
-	static const char *const targets[] = {"codec", "layout", "names"};
+	static const char *const targets[] = {"codec", "layout", "manifest", "names"};
 
 	folder_make(corpus);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(targets); i++) {
@@ -116,6 +117,30 @@ static void layouts_write(void)
 	}
 }
 
+/* The rows of a sample, whole, cut, and without one of their kinds. */
+static void manifests_write(void)
+{
+	const struct tdp_message sample = tt_message_sample(TDP_MESSAGE_PUBLISH);
+	const struct tdp_publish *publish = &sample.publish;
+	static unsigned char bytes[TDP_PACKET_MAX_BYTES];
+
+	for (int kinds = 0; kinds < 8; kinds++) {
+		struct tdp_manifest manifest = {
+			.segment_count = kinds & 1 ? publish->segment_count : 0,
+			.segments = publish->segments,
+			.tensor_count = kinds & 2 ? publish->tensor_count : 0,
+			.tensors = publish->tensors,
+			.empty_mapping_count = kinds & 4 ? publish->empty_mapping_count : 0,
+			.empty_mappings = publish->empty_mappings,
+		};
+		size_t size = tdp_manifest_packed_bytes(&manifest);
+
+		tdp_manifest_pack(&manifest, bytes);
+		seed_write("manifest", bytes, size);
+		seed_write("manifest", bytes, size / 2);
+	}
+}
+
 static void names_write(void)
 {
 	static const char *const pairs[][2] = {
@@ -149,6 +174,7 @@ int main(int argc, char **argv)
 	folders_make();
 	codec_write();
 	layouts_write();
+	manifests_write();
 	names_write();
 	(void)printf("%u seeds written\n", seed_count);
 	return EXIT_SUCCESS;

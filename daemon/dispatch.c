@@ -21,6 +21,7 @@ static const struct dispatch_row rows[TDP_MESSAGE_KIND_COUNT] = {
 	[TDP_MESSAGE_CANCEL] = {.handler = tdd_handle_cancel,
 				.state = TDD_SESSION_READY,
 				.is_one_way = true},
+	[TDP_MESSAGE_GET_MORE] = {.handler = tdd_handle_get_more, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_ALLOCATE] = {.handler = tdd_handle_allocate, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_PUBLISH] = {.handler = tdd_handle_publish, .state = TDD_SESSION_READY},
 	[TDP_MESSAGE_GET] = {.handler = tdd_handle_get, .state = TDD_SESSION_READY},
@@ -45,16 +46,29 @@ static const struct dispatch_row rows[TDP_MESSAGE_KIND_COUNT] = {
 	[TDP_MESSAGE_SHUTDOWN] = {.handler = tdd_handle_shutdown, .state = TDD_SESSION_READY},
 };
 
+/* The only message that brings one: a manifest. */
+static bool dispatch_wants_descriptor(const struct tdp_message *message)
+{
+	return message->kind == TDP_MESSAGE_PUBLISH && message->publish.has_manifest;
+}
+
 /* Returns 0 or TIDL_ERR_PROTOCOL, which ends the session. */
 static int dispatch_check(const struct tdd_session *session, const struct dispatch_row *row,
 			  const struct tdp_message *message, struct tdp_fault *fault)
 {
 	const char *name = tdp_message_name(message->kind);
+	uint32_t brought = session->server->received_fds.count;
 
-	if (message->fd_count != 0)
+	if (message->fd_count > brought)
 		return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
-				     "%s announced %u descriptors and brought none", name,
-				     message->fd_count);
+				     "%s announced %u descriptors and brought %s", name,
+				     message->fd_count, brought ? "one" : "none");
+	if (message->fd_count < brought)
+		return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
+				     "%s brought a descriptor that it did not announce", name);
+	if (dispatch_wants_descriptor(message) && brought == 0)
+		return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
+				     "%s came without the descriptor of its manifest", name);
 	if (session->state == TDD_SESSION_CONNECTED && message->kind != TDP_MESSAGE_HELLO)
 		return tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
 				     "the first message was %s: begin with HELLO", name);
@@ -101,7 +115,10 @@ static void dispatch_message(struct tdd_session *session, const struct tdp_messa
 		return;
 	}
 	r = row->handler(session, message, &fault);
-	if (r < 0 && !row->is_one_way)
+	/* What a descriptor held broke the protocol. */
+	if (r == TIDL_ERR_PROTOCOL)
+		tdd_session_end(session, message->request_id, &fault);
+	else if (r < 0 && !row->is_one_way)
 		tdd_session_reply_failure(session, message->request_id, &fault);
 }
 
@@ -118,7 +135,10 @@ void tdd_dispatch_packet(struct tdd_session *session, const void *bytes, size_t 
 		tdp_fault_code(&fault, session->refusal);
 		r = session->refusal;
 	}
-	if (r < 0)
+	if (session->server->received_fds.count > 0 &&
+	    (r < 0 || !dispatch_wants_descriptor(&message)))
+		tdd_session_refuse_descriptors(session);
+	else if (r < 0)
 		tdd_session_end(session, message.request_id, &fault);
 	else
 		dispatch_message(session, &message);

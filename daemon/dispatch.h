@@ -8,7 +8,8 @@
 
 /*
  * One received packet: unpack, check against the table of messages, hand to its handler, answer a
- * refusal. No packet may carry descriptors yet, so the caller has dealt with those before.
+ * refusal. Descriptors are in server::received_fds, one at most; the caller gets rid of those that
+ * stay there.
  */
 void tdd_dispatch_packet(struct tdd_session *session, const void *bytes, size_t size_bytes);
 

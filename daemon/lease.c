@@ -16,9 +16,10 @@ static bool hold_is_writer(const struct tdd_hold *hold)
 	return hold->attach == TIDL_ATTACH_WRITE;
 }
 
-static struct tdd_segment *hold_segment(const struct tdd_hold *hold, size_t i)
+struct tdd_segment *tdd_hold_segment(const struct tdd_hold *hold, size_t i)
 {
-	return hold->publication ? hold->publication->uses[i].segment : hold->segment;
+	return hold->publication ? hold->publication->uses[hold->uses[i].number].segment
+				 : hold->segment;
 }
 
 /* Also of a hold that has only some of them. */
@@ -38,8 +39,8 @@ static int hold_take_stakes(struct tdd_hold *hold, struct tdp_fault *fault)
 		struct tdd_hold_use *use = &hold->uses[i];
 
 		use->hold = hold;
-		use->stake =
-			tdd_stake_take(hold->holder, hold_segment(hold, i), hold_is_writer(hold));
+		use->stake = tdd_stake_take(hold->holder, tdd_hold_segment(hold, i),
+					    hold_is_writer(hold));
 		if (!use->stake) {
 			hold_give_up_stakes(hold);
 			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
@@ -64,7 +65,9 @@ static void hold_give_up_reader(struct tdd_hold *hold)
 
 static int hold_fill(struct tdd_hold *hold, struct tdd_hold **map, struct tdp_fault *fault)
 {
-	int r = tdd_charge_init(&hold->charge, &hold->holder->account, TDD_QUOTA_HOLDS, 1, fault);
+	uint64_t amount = hold->use_count > 1 ? hold->use_count : 1;
+	int r = tdd_charge_init(&hold->charge, &hold->holder->account, TDD_QUOTA_HOLDS, amount,
+				fault);
 
 	if (r < 0)
 		return r;
@@ -82,17 +85,19 @@ static int hold_fill(struct tdd_hold *hold, struct tdd_hold **map, struct tdp_fa
 	return 0;
 }
 
-static int hold_new(struct tdd_hold **map, const struct tdd_hold *init, size_t use_count,
+/* @init tells how many uses there are; @numbers of NULL: all segments in order. */
+static int hold_new(struct tdd_hold **map, const struct tdd_hold *init, const uint32_t *numbers,
 		    struct tdd_hold **ret_hold, struct tdp_fault *fault)
 {
-	struct tdd_hold *hold = calloc(1, sizeof(*hold) + use_count * sizeof(hold->uses[0]));
+	struct tdd_hold *hold = calloc(1, sizeof(*hold) + init->use_count * sizeof(hold->uses[0]));
 	int r;
 
 	if (!hold)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	*hold = *init;
 	hold->since_ms = tdd_clock_ms();
-	hold->use_count = use_count;
+	for (size_t i = 0; i < hold->use_count; i++)
+		hold->uses[i].number = numbers ? numbers[i] : (uint32_t)i;
 	r = hold_fill(hold, map, fault);
 	if (r < 0) {
 		hold_give_up_reader(hold);
@@ -105,26 +110,29 @@ static int hold_new(struct tdd_hold **map, const struct tdd_hold *init, size_t u
 }
 
 int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication,
-		  enum tidl_attach attach, uint64_t serial, struct tdd_hold **ret_lease,
+		  const struct tdd_lease_spec *spec, struct tdd_hold **ret_lease,
 		  struct tdp_fault *fault)
 {
 	struct tdd_hold init = {
 		.kind = TIDL_HOLDER_LEASE,
-		.attach = attach,
-		.id = serial,
-		.serial = serial,
+		.attach = spec->attach,
+		.id = spec->serial,
+		.serial = spec->serial,
 		.holder = holder,
 		.publication = publication,
+		.is_partial = spec->is_partial,
+		.use_count = spec->is_partial ? spec->segment_count : publication->segment_count,
 	};
 	struct tdd_hold *lease;
-	int r = hold_new(&holder->leases, &init, publication->segment_count, &lease, fault);
+	int r = hold_new(&holder->leases, &init, spec->is_partial ? spec->segment_numbers : NULL,
+			 &lease, fault);
 
 	if (r < 0)
 		return r;
 	DL_APPEND(publication->leases, lease);
 	publication->lease_count++;
 	for (size_t i = 0; i < lease->use_count; i++)
-		DL_APPEND(hold_segment(lease, i)->leases, &lease->uses[i]);
+		DL_APPEND(tdd_hold_segment(lease, i)->leases, &lease->uses[i]);
 	tdd_events_report_lease(&publication->registry->events, TDP_EVENT_LEASED, lease);
 	*ret_lease = lease;
 	return 0;
@@ -140,9 +148,10 @@ int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, u
 		.serial = serial,
 		.holder = holder,
 		.segment = segment,
+		.use_count = 1,
 	};
 	struct tdd_hold *allocation;
-	int r = hold_new(&holder->allocations, &init, 1, &allocation, fault);
+	int r = hold_new(&holder->allocations, &init, NULL, &allocation, fault);
 
 	if (r < 0)
 		return r;
@@ -164,7 +173,7 @@ static void lease_detach(struct tdd_hold *lease)
 	struct tdd_publication *publication = lease->publication;
 
 	for (size_t i = 0; i < lease->use_count; i++)
-		DL_DELETE(hold_segment(lease, i)->leases, &lease->uses[i]);
+		DL_DELETE(tdd_hold_segment(lease, i)->leases, &lease->uses[i]);
 	hold_give_up_stakes(lease);
 	DL_DELETE(publication->leases, lease);
 	publication->lease_count--;
@@ -217,8 +226,8 @@ struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t s
 struct tdd_segment *tdd_hold_find_segment(const struct tdd_hold *hold, uint64_t segment_id)
 {
 	for (size_t i = 0; i < hold->use_count; i++) {
-		if (hold_segment(hold, i)->id == segment_id)
-			return hold_segment(hold, i);
+		if (tdd_hold_segment(hold, i)->id == segment_id)
+			return tdd_hold_segment(hold, i);
 	}
 	return NULL;
 }

@@ -2,6 +2,8 @@
 #ifndef TDD_LEASE_H
 #define TDD_LEASE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "daemon/holder.h"
@@ -19,6 +21,7 @@
 struct tdd_hold_use {
 	struct tdd_hold *hold;
 	struct tdd_stake *stake;
+	uint32_t number;		  /* of the segment in the publication's list */
 	struct tdd_hold_use *prev, *next; /* segment::leases; not for allocations */
 };
 
@@ -39,13 +42,22 @@ struct tdd_hold {
 	struct tdd_charge charge;
 	struct tdd_hold *prev, *next; /* publication::leases or segment::allocations */
 	UT_hash_handle hh;	      /* holder::leases or holder::allocations, by id */
+	bool is_partial;	      /* a lease that leaves out some segments of a bundle */
 	size_t use_count;
 	struct tdd_hold_use uses[]; /* one for each segment */
 };
 
-/* @serial is the lease's id. */
+/* What a lease is to hold. */
+struct tdd_lease_spec {
+	enum tidl_attach attach;
+	uint64_t serial; /* the lease's id */
+	bool is_partial; /* only these segments of the publication; else all of them */
+	size_t segment_count;
+	const uint32_t *segment_numbers; /* rising */
+};
+
 int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication,
-		  enum tidl_attach attach, uint64_t serial, struct tdd_hold **ret_lease,
+		  const struct tdd_lease_spec *spec, struct tdd_hold **ret_lease,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;
 
 int tdd_allocation_new(struct tdd_holder *holder, struct tdd_segment *segment, uint64_t serial,
@@ -60,6 +72,9 @@ struct tdd_hold *tdd_hold_free(struct tdd_hold *hold);
 /* NULL: this holder has no such hold. */
 struct tdd_hold *tdd_lease_find(const struct tdd_holder *holder, uint64_t lease_id);
 struct tdd_hold *tdd_allocation_find(const struct tdd_holder *holder, uint64_t segment_id);
+
+/* The segment that use @i is of. */
+struct tdd_segment *tdd_hold_segment(const struct tdd_hold *hold, size_t i);
 
 /* The segment with this id if the hold keeps it, else NULL. */
 struct tdd_segment *tdd_hold_find_segment(const struct tdd_hold *hold, uint64_t segment_id);

@@ -27,13 +27,18 @@ enum {
 	/* Connections of one uid: several thousand-process jobs, but not all descriptors. */
 	TDD_SESSIONS_PER_UID = 8192,
 
-	/* Leases and allocations: what a data loader that attaches every sample needs. */
+	/* Leases and allocations, a bundle's counted by its segments: what a data loader that
+	   attaches every sample needs. */
 	TDD_HOLDS_PER_SESSION = 65536,
 	TDD_HOLDS_PER_UID = 1048576,
 
 	/* Names of one uid, its replaced generations included; descriptors end earlier as a rule.
 	 */
 	TDD_PUBLICATIONS_PER_UID = 1048576,
+
+	/* Tensors in all publications of one uid: what the broker remembers of one is a few hundred
+	 * bytes at most. */
+	TDD_TENSORS_PER_UID = 4 << 20,
 
 	/* Parked requests: one for each thread of a large process. */
 	TDD_WAITS_PER_SESSION = 1024,
@@ -74,9 +79,6 @@ enum {
 	/* Received descriptors of one uid that a worker thread has not closed yet. Closing can hang
 	 * for ever (FUSE); a uid that makes it hang is refused from here on. */
 	TDD_SUSPECTS_PER_UID = 2 * 253,
-
-	/* Segments in one publication; more come with bundles. */
-	TDD_SEGMENTS_PER_PUBLICATION = 1,
 
 	/* Publications that one LIST request looks at: about as long as a packet takes to pack. */
 	TDD_LIST_SCAN = 1024,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Publications. One is a single block of memory: the struct, its uses, its tensors, their shapes
- * and strides, and all texts, in this order. Names and order are the registry's business.
+ * Publications. One is a single block of memory: the struct, its uses, its tensors and empty
+ * mappings, their shapes and strides, and all texts, in this order; the rows of a manifest stay in
+ * the manifest. Names and order are the registry's business.
  */
 #include "daemon/publication.h"
 
@@ -10,6 +11,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/lease.h"
+#include "daemon/manifest.h"
 #include "daemon/pin.h"
 #include "daemon/registry.h"
 #include "proto/tensor/layout.h"
@@ -18,6 +20,7 @@
 struct layout {
 	size_t uses_at;
 	size_t tensors_at;
+	size_t mappings_at;
 	size_t numbers_at;
 	size_t texts_at;
 	size_t size_bytes;
@@ -28,19 +31,29 @@ static size_t text_bytes(const char *text)
 	return text ? strlen(text) + 1 : 0;
 }
 
+/* Tensors that are remembered here. */
+static size_t spec_row_count(const struct tdd_publication_spec *spec)
+{
+	return spec->manifest && spec->tensor_count > 1 ? 1 : spec->tensor_count;
+}
+
 static struct layout layout_plan(const struct tdd_publication_spec *spec)
 {
 	struct layout layout;
 	size_t number_count = 0;
 	size_t key_bytes = 0;
 
-	for (size_t i = 0; i < spec->tensor_count; i++) {
+	for (size_t i = 0; i < spec_row_count(spec); i++) {
 		number_count += 2 * (size_t)spec->tensors[i].ndim;
 		key_bytes += text_bytes(spec->tensors[i].key);
 	}
+	for (size_t i = 0; i < spec->empty_mapping_count; i++)
+		key_bytes += text_bytes(spec->empty_mappings[i].key);
 	layout.uses_at = sizeof(struct tdd_publication);
 	layout.tensors_at = layout.uses_at + spec->segment_count * sizeof(struct tdd_segment_use);
-	layout.numbers_at = layout.tensors_at + spec->tensor_count * sizeof(struct tdp_tensor);
+	layout.mappings_at = layout.tensors_at + spec_row_count(spec) * sizeof(struct tdp_tensor);
+	layout.numbers_at =
+		layout.mappings_at + spec->empty_mapping_count * sizeof(struct tdp_empty_mapping);
 	layout.texts_at = layout.numbers_at + number_count * sizeof(int64_t);
 	layout.size_bytes =
 		layout.texts_at + key_bytes + text_bytes(spec->name) + text_bytes(spec->metadata);
@@ -67,11 +80,37 @@ static const int64_t *put_numbers(int64_t **cursor, const int64_t *numbers, uint
 	return copy;
 }
 
+static void publication_fill_rows(struct tdd_publication *publication, const struct layout *layout,
+				  const struct tdd_publication_spec *spec, char *texts)
+{
+	char *block = (char *)publication;
+	int64_t *numbers = (int64_t *)(void *)(block + layout->numbers_at);
+
+	publication->tensors = (struct tdp_tensor *)(void *)(block + layout->tensors_at);
+	publication->empty_mappings =
+		(struct tdp_empty_mapping *)(void *)(block + layout->mappings_at);
+	publication->tensor_count = spec->tensor_count;
+	publication->empty_mapping_count = spec->empty_mapping_count;
+	for (size_t i = 0; i < spec_row_count(spec); i++) {
+		struct tdp_tensor *tensor = &publication->tensors[i];
+
+		*tensor = spec->tensors[i];
+		tensor->key = put_text(&texts, tensor->key);
+		tensor->shape = put_numbers(&numbers, tensor->shape, tensor->ndim);
+		tensor->strides = put_numbers(&numbers, tensor->strides, tensor->ndim);
+		/* The others speak of one export, not of the memory. */
+		tensor->flags &= TDP_LAYOUT_SUBBYTE_PADDED;
+	}
+	for (size_t i = 0; i < spec->empty_mapping_count; i++) {
+		publication->empty_mappings[i] = spec->empty_mappings[i];
+		publication->empty_mappings[i].key = put_text(&texts, spec->empty_mappings[i].key);
+	}
+}
+
 static void publication_fill(struct tdd_publication *publication, const struct layout *layout,
 			     const struct tdd_publication_spec *spec)
 {
 	char *block = (char *)publication;
-	int64_t *numbers = (int64_t *)(void *)(block + layout->numbers_at);
 	char *texts = block + layout->texts_at;
 
 	publication->name = put_text(&texts, spec->name);
@@ -82,19 +121,9 @@ static void publication_fill(struct tdd_publication *publication, const struct l
 	publication->path = spec->path;
 	publication->tensor_bytes = spec->tensor_bytes;
 	publication->metadata = put_text(&texts, spec->metadata);
+	publication->is_bundle = spec->is_bundle;
 	publication->uses = (struct tdd_segment_use *)(void *)(block + layout->uses_at);
-	publication->tensors = (struct tdp_tensor *)(void *)(block + layout->tensors_at);
-	publication->tensor_count = spec->tensor_count;
-	for (size_t i = 0; i < spec->tensor_count; i++) {
-		struct tdp_tensor *tensor = &publication->tensors[i];
-
-		*tensor = spec->tensors[i];
-		tensor->key = put_text(&texts, tensor->key);
-		tensor->shape = put_numbers(&numbers, tensor->shape, tensor->ndim);
-		tensor->strides = put_numbers(&numbers, tensor->strides, tensor->ndim);
-		/* The others speak of one export, not of the memory. */
-		tensor->flags &= TDP_LAYOUT_SUBBYTE_PADDED;
-	}
+	publication_fill_rows(publication, layout, spec, texts);
 }
 
 static void publication_use_segments(struct tdd_publication *publication,
@@ -124,7 +153,10 @@ static void publication_free(struct tdd_publication *publication)
 		tdd_segment_settle(use->segment);
 	}
 	tdd_charge_deinit(&publication->count);
+	tdd_charge_deinit(&publication->rows);
 	tdd_charge_deinit(&publication->bytes);
+	tdd_charge_deinit(&publication->descriptors);
+	tdd_manifest_free(publication->manifest);
 	tdd_process_unref(publication->publisher);
 	free(publication);
 }
@@ -136,16 +168,6 @@ static void publication_expired(struct tdd_deadline *deadline)
 		TDP_CONTAINER_OF(deadline, struct tdd_publication, deadline);
 
 	tdd_registry_unlist(publication->registry, publication);
-}
-
-static int publication_charge(struct tdd_publication *publication, struct tdd_account *account,
-			      uint64_t size_bytes, struct tdp_fault *fault)
-{
-	int r = tdd_charge_init(&publication->count, account, TDD_QUOTA_PUBLICATIONS, 1, fault);
-
-	if (r < 0)
-		return r;
-	return tdd_charge_init(&publication->bytes, account, TDD_QUOTA_BYTES, size_bytes, fault);
 }
 
 /* Room for the end that it may have by itself. */
@@ -160,6 +182,32 @@ static int publication_reserve_deadline(struct tdd_publication *publication,
 	return 0;
 }
 
+static uint64_t spec_charged_rows(const struct tdd_publication_spec *spec)
+{
+	return spec->tensor_count +
+	       (spec->manifest ? spec->manifest->empty_mapping_count : spec->empty_mapping_count);
+}
+
+static int publication_charge(struct tdd_publication *publication, struct tdd_account *account,
+			      uint64_t size_bytes, const struct tdd_publication_spec *spec,
+			      struct tdp_fault *fault)
+{
+	int r = tdd_charge_init(&publication->count, account, TDD_QUOTA_PUBLICATIONS, 1, fault);
+
+	if (r == 0)
+		r = tdd_charge_init(&publication->rows, account, TDD_QUOTA_TENSORS,
+				    spec_charged_rows(spec), fault);
+	if (r == 0 && spec->manifest) {
+		size_bytes += tdd_manifest_memory_bytes(spec->manifest);
+		r = tdd_charge_init(&publication->descriptors, account, TDD_QUOTA_DESCRIPTORS, 1,
+				    fault);
+	}
+	if (r == 0)
+		r = tdd_charge_init(&publication->bytes, account, TDD_QUOTA_BYTES, size_bytes,
+				    fault);
+	return r;
+}
+
 int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_holder *publisher,
 			struct tdd_publication **ret_publication, struct tdp_fault *fault)
 {
@@ -170,7 +218,7 @@ int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_hold
 
 	if (!publication)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	r = publication_charge(publication, account, layout.size_bytes, fault);
+	r = publication_charge(publication, account, layout.size_bytes, spec, fault);
 	if (r == 0)
 		r = publication_reserve_deadline(publication, spec, fault);
 	if (r < 0) {
@@ -181,6 +229,7 @@ int tdd_publication_new(const struct tdd_publication_spec *spec, struct tdd_hold
 	publication->since_ms = tdd_clock_ms();
 	publication->publisher = tdd_process_ref(publisher->process);
 	publication_use_segments(publication, spec);
+	publication->manifest = spec->manifest;
 	*ret_publication = publication;
 	return 0;
 }
@@ -209,7 +258,10 @@ void tdd_publication_settle(struct tdd_publication *publication)
 	heir = publication->leases ? tdd_holder_uid_account(publication->leases->holder)
 				   : publication->pins->charge.account;
 	tdd_charge_force(&publication->count, heir);
+	tdd_charge_force(&publication->rows, heir);
 	tdd_charge_force(&publication->bytes, heir);
+	if (publication->manifest)
+		tdd_charge_force(&publication->descriptors, heir);
 	for (size_t i = 0; i < publication->segment_count; i++)
 		tdd_segment_settle(publication->uses[i].segment);
 }
@@ -217,11 +269,13 @@ void tdd_publication_settle(struct tdd_publication *publication)
 bool tdd_publication_shares_segment(const struct tdd_publication *a,
 				    const struct tdd_publication *b)
 {
-	for (size_t i = 0; i < a->segment_count; i++) {
-		for (size_t j = 0; j < b->segment_count; j++) {
-			if (a->uses[i].segment == b->uses[j].segment)
-				return true;
-		}
+	uint64_t mark = tdd_segment_new_mark();
+
+	for (size_t i = 0; i < a->segment_count; i++)
+		a->uses[i].segment->mark = mark;
+	for (size_t i = 0; i < b->segment_count; i++) {
+		if (b->uses[i].segment->mark == mark)
+			return true;
 	}
 	return false;
 }

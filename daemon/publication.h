@@ -18,6 +18,7 @@
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
+struct tdd_manifest;
 struct tdd_name;
 struct tdd_pin;
 struct tdd_registry;
@@ -45,8 +46,12 @@ struct tdd_publication {
 	struct tdd_process *publisher;
 	size_t segment_count;
 	struct tdd_segment_use *uses;
+	bool is_bundle;
 	size_t tensor_count;
-	struct tdp_tensor *tensors;
+	struct tdp_tensor *tensors; /* all of them, or with a manifest the first */
+	size_t empty_mapping_count; /* without a manifest */
+	struct tdp_empty_mapping *empty_mappings;
+	struct tdd_manifest *manifest;		       /* owned; NULL: none */
 	struct tdd_registry *registry;		       /* NULL: never listed yet */
 	struct tdd_name *entry;			       /* of the registry; NULL: not listed */
 	struct tdd_publication *kept_prev, *kept_next; /* name::kept */
@@ -59,10 +64,13 @@ struct tdd_publication {
 	struct tdd_holder *owner;     /* retention OWNER: who it ends with */
 	struct tdd_publication *owner_prev, *owner_next; /* holder::owned */
 	struct tdd_charge count;
+	struct tdd_charge rows;
 	struct tdd_charge bytes;
+	struct tdd_charge descriptors;
 };
 
-/* What a publication is made of; everything is borrowed and copied. */
+/* What a publication is made of; everything is borrowed and copied, but the manifest, which is
+ * taken over on success. */
 struct tdd_publication_spec {
 	const char *name;
 	struct tdd_rights rights;
@@ -75,8 +83,12 @@ struct tdd_publication_spec {
 	const char *metadata;
 	size_t segment_count;
 	struct tdd_segment *const *segments;
+	bool is_bundle;
 	size_t tensor_count;
-	const struct tdp_tensor *tensors;
+	const struct tdp_tensor *tensors; /* with a manifest the first, if there is any */
+	size_t empty_mapping_count;	  /* 0 with a manifest */
+	const struct tdp_empty_mapping *empty_mappings;
+	struct tdd_manifest *manifest;
 };
 
 /* Charged to the uid of @publisher. Not listed yet: list it, or settle it. */

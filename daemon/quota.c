@@ -26,6 +26,7 @@ static const struct {
 	[TDD_QUOTA_DESCRIPTORS] = {"descriptors in the broker",
 				   "release or remove tensors, or raise RLIMIT_NOFILE of tidld"},
 	[TDD_QUOTA_PUBLICATIONS] = {"publications", "remove some first"},
+	[TDD_QUOTA_TENSORS] = {"published tensors", "remove some publications first"},
 	[TDD_QUOTA_HOLDS] = {"leases and allocations", "release some first"},
 	[TDD_QUOTA_PINS] = {"pins", "wait until some have ended"},
 	[TDD_QUOTA_WAITS] = {"waiting requests", "cancel some first"},
@@ -62,6 +63,7 @@ void tdd_quota_init(struct tdd_quota *quota, uint64_t total_bytes, uint64_t uid_
 	uid[TDD_QUOTA_BYTES] = uid_bytes;
 	uid[TDD_QUOTA_SESSIONS] = TDD_SESSIONS_PER_UID;
 	uid[TDD_QUOTA_PUBLICATIONS] = TDD_PUBLICATIONS_PER_UID;
+	uid[TDD_QUOTA_TENSORS] = TDD_TENSORS_PER_UID;
 	uid[TDD_QUOTA_HOLDS] = TDD_HOLDS_PER_UID;
 	uid[TDD_QUOTA_PINS] = TDD_PINS_PER_UID;
 	uid[TDD_QUOTA_WAITS] = TDD_WAITS_PER_UID;

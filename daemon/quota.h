@@ -18,7 +18,8 @@ enum tdd_quota_kind {
 	TDD_QUOTA_BYTES,	/* segments, and what the broker remembers of publications */
 	TDD_QUOTA_DESCRIPTORS,	/* open in the broker */
 	TDD_QUOTA_PUBLICATIONS, /* listed, or replaced and still held */
-	TDD_QUOTA_HOLDS,	/* leases and allocations */
+	TDD_QUOTA_TENSORS,	/* in all publications */
+	TDD_QUOTA_HOLDS,	/* leases and allocations, by segments */
 	TDD_QUOTA_PINS,
 	TDD_QUOTA_WAITS, /* parked requests */
 	TDD_QUOTA_WATCHES,

@@ -90,17 +90,35 @@ struct tdd_segment *tdd_segment_find(struct tdd_segment *map, uint64_t id)
 	return segment;
 }
 
-/* Who has held it longest: a lease, appended as they come, or else a pin. NULL: nobody does. */
+uint64_t tdd_segment_new_mark(void)
+{
+	static uint64_t last_mark;
+
+	return ++last_mark;
+}
+
+/* Who holds the memory of a publication that is not listed; NULL: nobody does. */
+static struct tdd_account *use_heir(const struct tdd_segment_use *use)
+{
+	/* A lease of a bundle may leave out some of its segments; they stay with it. */
+	if (use->publication->leases)
+		return tdd_holder_uid_account(use->publication->leases->holder);
+	return use->publication->pins ? use->publication->pins->charge.account : NULL;
+}
+
+/* Who has held it longest: a lease, appended as they come, or else a pin or a part of a bundle.
+ * NULL: nobody does. */
 static struct tdd_account *segment_heir(const struct tdd_segment *segment)
 {
 	const struct tdd_segment_use *use;
 
 	if (segment->leases)
 		return tdd_holder_uid_account(segment->leases->hold->holder);
-	/* Nothing that uses it is listed or leased, so what does is pinned. */
 	DL_FOREACH (segment->uses, use) {
-		if (use->publication->pins)
-			return use->publication->pins->charge.account;
+		struct tdd_account *heir = use_heir(use);
+
+		if (heir)
+			return heir;
 	}
 	return NULL;
 }

@@ -57,6 +57,7 @@ struct tdd_segment {
 	struct tdd_writer_watch *writer_watches;
 	struct tdd_charge bytes;
 	struct tdd_charge descriptors;
+	uint64_t mark; /* of whoever has last looked at it, see tdd_segment_new_mark() */
 	struct tdd_segment **map;
 	UT_hash_handle hh; /* *map, by id */
 };
@@ -67,13 +68,17 @@ int tdd_segment_new(struct tdd_segment **map, uint64_t id, uint64_t data_size_by
 		    struct tdd_process *creator, struct tdd_account *uid_account,
 		    struct tdd_segment **ret_segment, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* A number that is on no segment's mark yet: set it on some of them to know these again, as long as
+ * nobody else sets marks. */
+uint64_t tdd_segment_new_mark(void);
+
 /* NULL: no such segment. */
 struct tdd_segment *tdd_segment_find(struct tdd_segment *map, uint64_t id);
 
 /*
  * Something that referred to the segment has gone: free it when it was the last, else see who pays.
  * The creator pays while it is listed or an allocation holds it, after that the uid of whoever has
- * held it longest.
+ * held it longest, or, if nobody holds this part of a bundle, the bundle.
  */
 void tdd_segment_settle(struct tdd_segment *segment);
 

@@ -12,6 +12,7 @@
 #include "daemon/registry.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
+#include "proto/wire/fdset.h"
 #include "proto/wire/limits.h"
 
 struct tdd_session;
@@ -70,6 +71,7 @@ struct tdd_server {
 
 	/* One packet is handled at a time. */
 	unsigned char received[TDP_PACKET_MAX_BYTES];
+	struct tdp_fdset received_fds; /* a handler takes out what it keeps */
 	unsigned char packed[TDP_PACKET_MAX_BYTES];
 };
 

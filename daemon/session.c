@@ -211,17 +211,23 @@ void tdd_session_end(struct tdd_session *session, uint64_t request_id,
 	tdd_session_close(session);
 }
 
-/* @receive_error: 0 when the packet itself is fine. */
+void tdd_session_refuse_descriptors(struct tdd_session *session)
+{
+	struct tdp_fault fault;
+
+	tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
+		      "descriptors came with a message that may not carry any: send none");
+	tdd_session_end(session, 0, &fault);
+}
+
 static void session_refuse_packet(struct tdd_session *session, int receive_error)
 {
 	struct tdp_fault fault;
 
 	switch (receive_error) {
-	case 0:
 	case -ECONNRESET: /* an empty packet */
-		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
-			      "descriptors came with a message that may not carry any: send none");
-		break;
+		tdd_session_refuse_descriptors(session);
+		return;
 	case -EMSGSIZE:
 		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
 			      "a packet was larger than %d bytes: send smaller ones",
@@ -239,32 +245,40 @@ static void session_refuse_packet(struct tdd_session *session, int receive_error
 	tdd_session_end(session, 0, &fault);
 }
 
-/* One packet a turn: the watch is level-triggered, so what is left wakes the loop again, after the
- * other sessions had their turn. */
-static void session_receive(struct tdd_session *session)
+static void session_take_packet(struct tdd_session *session, size_t size_bytes)
 {
 	struct tdd_server *server = session->server;
-	struct tdp_fdset fds;
-	bool has_fds;
-	size_t size_bytes = 0;
-	int r = tdp_packet_receive(session->socket_fd, server->received, &fds, &size_bytes);
 
-	/* Clients have none to send, so what came is suspect, whatever came with it. */
-	has_fds = fds.count > 0;
-	tdd_disposal_take(session->holder.subject.uid, &fds);
-	if (r == -EAGAIN)
-		return;
-	if (has_fds || r == -EMSGSIZE || r == -EMFILE || r == -EPROTO) {
-		session_refuse_packet(session, r);
-		return;
-	}
-	if (r < 0) {
-		tdd_session_close(session);
+	/* One descriptor may be a manifest; the dispatcher knows with which message. */
+	if (server->received_fds.count > 1 ||
+	    (server->received_fds.count == 1 && session->state != TDD_SESSION_READY)) {
+		tdd_session_refuse_descriptors(session);
 		return;
 	}
 	tdd_session_flush(session);
 	if (session->state != TDD_SESSION_CLOSING)
 		tdd_dispatch_packet(session, server->received, size_bytes);
+}
+
+/* One packet a turn: the watch is level-triggered, so what is left wakes the loop again, after the
+ * other sessions had their turn. */
+static void session_receive(struct tdd_session *session)
+{
+	struct tdd_server *server = session->server;
+	struct tdp_fdset *fds = &server->received_fds;
+	size_t size_bytes = 0;
+	int r = tdp_packet_receive(session->socket_fd, server->received, fds, &size_bytes);
+
+	if (r == -EAGAIN)
+		return;
+	if (r == 0)
+		session_take_packet(session, size_bytes);
+	else if (fds->count > 0 || r == -EMSGSIZE || r == -EMFILE || r == -EPROTO)
+		session_refuse_packet(session, r);
+	else
+		tdd_session_close(session);
+	/* What nobody took is suspect, whatever came with it. */
+	tdd_disposal_take(session->holder.subject.uid, fds);
 }
 
 static void session_socket_ready(void *context, int events)

@@ -65,6 +65,9 @@ void tdd_session_reply_failure(struct tdd_session *session, uint64_t request_id,
 void tdd_session_end(struct tdd_session *session, uint64_t request_id,
 		     const struct tdp_fault *fault);
 
+/* The same for descriptors with a message that may not carry any. */
+void tdd_session_refuse_descriptors(struct tdd_session *session);
+
 /* Close without a word. */
 void tdd_session_close(struct tdd_session *session);
 

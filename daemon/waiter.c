@@ -3,6 +3,7 @@
 #include "daemon/waiter.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/publication.h"
 #include "daemon/reader.h"
@@ -26,6 +27,61 @@ static int waiter_link(struct tdd_waiter *waiter, const struct tdd_waiter_spec *
 	return 0;
 }
 
+static size_t keys_bytes(const struct tdd_wanted_keys *keys)
+{
+	size_t size_bytes = keys->count * sizeof(keys->keys[0]);
+
+	for (size_t i = 0; i < keys->count; i++)
+		size_bytes += strlen(keys->keys[i]) + 1;
+	return size_bytes;
+}
+
+/* A copy in one block: pointers, then texts. */
+static int waiter_copy_keys(struct tdd_waiter *waiter, const struct tdd_wanted_keys *keys,
+			    struct tdp_fault *fault)
+{
+	size_t size_bytes = keys_bytes(keys);
+	const char **copies;
+	char *text;
+	int r;
+
+	if (keys->count == 0)
+		return 0;
+	r = tdd_charge_init(&waiter->bytes, tdd_holder_uid_account(waiter->holder), TDD_QUOTA_BYTES,
+			    size_bytes, fault);
+	if (r < 0)
+		return r;
+	copies = malloc(size_bytes);
+	if (!copies)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	text = (char *)(copies + keys->count);
+	for (size_t i = 0; i < keys->count; i++) {
+		copies[i] = text;
+		text = stpcpy(text, keys->keys[i]) + 1;
+	}
+	waiter->keys = (struct tdd_wanted_keys){.count = keys->count, .keys = copies};
+	return 0;
+}
+
+static int waiter_fill(struct tdd_waiter *waiter, const struct tdd_waiter_spec *spec,
+		       struct tdp_fault *fault)
+{
+	int r = waiter_copy_keys(waiter, &spec->keys, fault);
+
+	if (r == 0)
+		r = tdd_charge_init(&waiter->charge, &waiter->holder->account, TDD_QUOTA_WAITS, 1,
+				    fault);
+	return r < 0 ? r : waiter_link(waiter, spec, fault);
+}
+
+static void waiter_release(struct tdd_waiter *waiter)
+{
+	tdd_charge_deinit(&waiter->charge);
+	tdd_charge_deinit(&waiter->bytes);
+	free((void *)(uintptr_t)waiter->keys.keys);
+	free(waiter);
+}
+
 int tdd_waiter_park(struct tdd_registry *registry, struct tdd_holder *holder,
 		    const struct tdd_waiter_spec *spec, struct tdp_fault *fault)
 {
@@ -41,12 +97,9 @@ int tdd_waiter_park(struct tdd_registry *registry, struct tdd_holder *holder,
 	waiter->context = spec->context;
 	waiter->holder = holder;
 	waiter->registry = registry;
-	r = tdd_charge_init(&waiter->charge, &holder->account, TDD_QUOTA_WAITS, 1, fault);
-	if (r == 0)
-		r = waiter_link(waiter, spec, fault);
+	r = waiter_fill(waiter, spec, fault);
 	if (r < 0) {
-		tdd_charge_deinit(&waiter->charge);
-		free(waiter);
+		waiter_release(waiter);
 		return r;
 	}
 	DL_APPEND2(holder->waiters, waiter, sibling_prev, sibling_next);
@@ -64,8 +117,7 @@ struct tdd_waiter *tdd_waiter_free(struct tdd_waiter *waiter)
 		DL_DELETE(waiter->entry->waiters, waiter);
 		tdd_registry_unclaim(waiter->registry, waiter->entry);
 	}
-	tdd_charge_deinit(&waiter->charge);
-	free(waiter);
+	waiter_release(waiter);
 	return NULL;
 }
 

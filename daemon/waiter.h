@@ -6,6 +6,7 @@
 
 #include "daemon/holder.h"
 #include "daemon/quota.h"
+#include "daemon/selection.h"
 #include "include/tidl/tensor.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
@@ -26,7 +27,8 @@ typedef void (*tdd_waiter_fn)(struct tdd_waiter *waiter, struct tdd_publication 
 struct tdd_waiter {
 	uint64_t request_id;
 	enum tidl_attach attach;
-	uint64_t newer_than; /* generations up to this one do not count */
+	uint64_t newer_than;	     /* generations up to this one do not count */
+	struct tdd_wanted_keys keys; /* owned; in one block */
 	struct tdd_holder *holder;
 	struct tdd_registry *registry;
 	struct tdd_name *entry;		     /* what it waits for, or */
@@ -34,6 +36,7 @@ struct tdd_waiter {
 	tdd_waiter_fn wake;
 	void *context;
 	struct tdd_charge charge;
+	struct tdd_charge bytes;			/* of the keys */
 	struct tdd_waiter *prev, *next;			/* name::waiters, publication::waiters */
 	struct tdd_waiter *sibling_prev, *sibling_next; /* holder::waiters */
 };
@@ -46,6 +49,7 @@ struct tdd_waiter_spec {
 	uint64_t request_id;
 	enum tidl_attach attach;
 	uint64_t newer_than;
+	struct tdd_wanted_keys keys; /* borrowed and copied */
 	tdd_waiter_fn wake;
 	void *context;
 };

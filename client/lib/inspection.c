@@ -31,8 +31,10 @@ struct inspection_cursor {
 	uint64_t generation;
 	uint64_t tensor;
 	uint64_t holder;
+	uint64_t segment;
 	bool has_all_tensors;
 	bool has_all_holders;
+	bool has_all_segments;
 };
 
 /* Room for @more records behind @count of them; NULL without memory. Never called with 0. */
@@ -174,6 +176,7 @@ static void inspection_fill_info(struct tidl_inspect_info *info, const struct td
 		.is_same_uid_write_protected = wire->is_same_uid_write_protected,
 		.metadata = wire->metadata,
 		.publisher = process_convert(&wire->publisher),
+		.is_bundle = wire->is_bundle,
 	};
 }
 
@@ -187,10 +190,10 @@ static int inspection_add_page(struct tidl_inspection *inspection, struct tdc_re
 	int r = 0;
 
 	LL_PREPEND(inspection->pages, page);
-	if (is_first) {
+	if (is_first)
 		inspection_fill_info(&inspection->info, wire);
+	if (!cursor->has_all_segments)
 		r = inspection_add_segments(inspection, wire);
-	}
 	if (r == 0 && !cursor->has_all_tensors)
 		r = inspection_add_tensors(inspection, wire);
 	if (r == 0 && !cursor->has_all_holders)
@@ -200,8 +203,11 @@ static int inspection_add_page(struct tidl_inspection *inspection, struct tdc_re
 		cursor->tensor = wire->next_tensor_cursor;
 	if (!cursor->has_all_holders)
 		cursor->holder = wire->next_holder_cursor;
+	if (!cursor->has_all_segments)
+		cursor->segment = wire->next_segment_cursor;
 	cursor->has_all_tensors = cursor->has_all_tensors || wire->next_tensor_cursor == 0;
 	cursor->has_all_holders = cursor->has_all_holders || wire->next_holder_cursor == 0;
+	cursor->has_all_segments = cursor->has_all_segments || wire->next_segment_cursor == 0;
 	return r;
 }
 
@@ -216,7 +222,8 @@ static int inspection_fetch(struct tidl_client *client, const struct tdc_name *n
 			    .owner_uid = name->owner_uid,
 			    .generation = cursor->generation,
 			    .tensor_cursor = cursor->tensor,
-			    .holder_cursor = cursor->holder},
+			    .holder_cursor = cursor->holder,
+			    .segment_cursor = cursor->segment},
 	};
 	struct tdc_reply *page = NULL;
 	int r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_INSPECTION, &page, fault);
@@ -226,6 +233,11 @@ static int inspection_fetch(struct tidl_client *client, const struct tdc_name *n
 	if (inspection_add_page(inspection, page, cursor) < 0)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	return 0;
+}
+
+static bool cursor_is_at_end(const struct inspection_cursor *cursor)
+{
+	return cursor->has_all_tensors && cursor->has_all_holders && cursor->has_all_segments;
 }
 
 /* All pages of what has the name now. */
@@ -238,7 +250,7 @@ static int inspect_once(struct tidl_client *client, const struct tdc_name *name,
 
 	if (inspection == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	for (int pages = 0; r == 0 && !(cursor.has_all_tensors && cursor.has_all_holders); pages++)
+	for (int pages = 0; r == 0 && !cursor_is_at_end(&cursor); pages++)
 		r = pages == INSPECTION_MAX_PAGES
 			    ? tdp_fault_set(fault, TIDL_ERR_PROTOCOL,
 					    "the broker's inspection does not end: check its "

@@ -31,6 +31,7 @@ static struct tidl_list_entry entry_convert(const struct tdp_list_entry *wire)
 		.retention = wire->retention,
 		.mode = wire->mode,
 		.tensor_count = wire->tensor_count,
+		.is_bundle = wire->is_bundle,
 		.dtype = wire->dtype,
 		.ndim = wire->ndim,
 		.shape = wire->shape,

@@ -8,6 +8,7 @@
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
 #include "daemon/limits.h"
+#include "daemon/manifest.h"
 #include "daemon/pin.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
@@ -23,7 +24,9 @@ static uint64_t age_ms(uint64_t since_ms)
 
 static void fill_list_entry(const struct tdd_publication *publication, struct tdp_list_entry *entry)
 {
-	const struct tdp_tensor *first = &publication->tensors[0];
+	static const struct tdp_tensor none;
+	const struct tdp_tensor *first =
+		publication->tensor_count > 0 ? &publication->tensors[0] : &none;
 
 	*entry = (struct tdp_list_entry){
 		.owner_uid = publication->rights.owner_uid,
@@ -32,6 +35,7 @@ static void fill_list_entry(const struct tdd_publication *publication, struct td
 		.access = publication->access,
 		.retention = publication->retention,
 		.mode = publication->rights.mode,
+		.is_bundle = publication->is_bundle,
 		.tensor_count = (uint32_t)publication->tensor_count,
 		.dtype = first->dtype,
 		.ndim = first->ndim,
@@ -78,8 +82,11 @@ static void list_scan(const struct tdd_session *session, const struct tdp_list *
 		if (!publication)
 			continue;
 		steps += pattern_bytes * strlen(publication->name);
-		if (list_matches(session, list, publication))
-			fill_list_entry(publication, &entries[count++]);
+		if (!list_matches(session, list, publication))
+			continue;
+		/* Holders are counted segment by segment. */
+		steps += publication->segment_count;
+		fill_list_entry(publication, &entries[count++]);
 	}
 	ret_listing->entries = entries;
 	ret_listing->entry_count = count;
@@ -110,17 +117,22 @@ int tdd_handle_list(struct tdd_session *session, const struct tdp_message *reque
 struct inspection_page {
 	size_t tensor_limit;
 	size_t holder_limit;
+	size_t segment_limit;
 	size_t holder_count;
 	bool has_more_holders;
 	uint64_t last_holder;
 	struct tdp_holder holders[TDP_HOLDER_PAGE_ROWS];
-	struct tdp_segment segments[TDD_SEGMENTS_PER_PUBLICATION];
+	struct tdp_segment segments[TDP_SEGMENT_PAGE_ROWS];
 	uint64_t kept_generations[TDP_KEEP_MAX];
+	struct tdp_manifest_row rows[TDP_TENSOR_PAGE_ROWS];
+	struct tdp_tensor tensors[TDP_TENSOR_PAGE_ROWS]; /* in rows */
 };
 
-/* Allocations come before leases and these before pins, each kind by serial: one number that grows.
- */
-static uint64_t holder_cursor(enum tidl_holder_kind kind, uint64_t serial)
+/* Allocations come before leases and these before pins, those by segment, each kind by serial: one
+ * number that grows. Serials would need a decade at a million a second to reach the upper bits. */
+enum { HOLDER_SERIAL_BITS = 49, HOLDER_KIND_BITS = 62 };
+
+static uint64_t holder_cursor(enum tidl_holder_kind kind, size_t segment, uint64_t serial)
 {
 	static const uint64_t places[] = {
 		[TIDL_HOLDER_ALLOCATION] = 0,
@@ -128,7 +140,7 @@ static uint64_t holder_cursor(enum tidl_holder_kind kind, uint64_t serial)
 		[TIDL_HOLDER_PIN] = 2,
 	};
 
-	return places[kind] << 62 | serial;
+	return places[kind] << HOLDER_KIND_BITS | (uint64_t)segment << HOLDER_SERIAL_BITS | serial;
 }
 
 static void page_add_holder(struct inspection_page *page, uint64_t cursor,
@@ -143,12 +155,12 @@ static void page_add_holder(struct inspection_page *page, uint64_t cursor,
 }
 
 static void page_add_holders(struct inspection_page *page, const struct tdd_hold *holds,
-			     uint64_t cursor)
+			     size_t segment, uint64_t cursor)
 {
 	const struct tdd_hold *hold;
 
 	DL_FOREACH (holds, hold) {
-		uint64_t place = holder_cursor(hold->kind, hold->serial);
+		uint64_t place = holder_cursor(hold->kind, segment, hold->serial);
 		struct tdp_holder holder = {
 			.kind = hold->kind,
 			.attach = hold->attach,
@@ -168,7 +180,7 @@ static void page_add_pins(struct inspection_page *page, const struct tdd_pin *pi
 	const struct tdd_pin *pin;
 
 	DL_FOREACH (pins, pin) {
-		uint64_t place = holder_cursor(TIDL_HOLDER_PIN, pin->serial);
+		uint64_t place = holder_cursor(TIDL_HOLDER_PIN, 0, pin->serial);
 		struct tdp_holder holder = {
 			.kind = TIDL_HOLDER_PIN,
 			.attach = TIDL_ATTACH_READ,
@@ -187,43 +199,86 @@ static void page_add_pins(struct inspection_page *page, const struct tdd_pin *pi
 static void inspect_holders(const struct tdd_publication *publication, uint64_t cursor,
 			    struct inspection_page *page, struct tdp_inspection *inspection)
 {
+	size_t first = cursor >> HOLDER_SERIAL_BITS;
+
 	page->holder_count = 0;
 	page->has_more_holders = false;
-	for (size_t i = 0; i < publication->segment_count; i++)
-		page_add_holders(page, publication->uses[i].segment->allocations, cursor);
-	page_add_holders(page, publication->leases, cursor);
+	for (size_t i = first; i < publication->segment_count && !page->has_more_holders; i++)
+		page_add_holders(page, publication->uses[i].segment->allocations, i, cursor);
+	page_add_holders(page, publication->leases, 0, cursor);
 	page_add_pins(page, publication->pins, cursor);
 	inspection->holders = page->holders;
 	inspection->holder_count = page->holder_count;
 	inspection->next_holder_cursor = page->has_more_holders ? page->last_holder : 0;
 }
 
-static void inspect_tensors(const struct tdd_publication *publication, uint64_t cursor,
-			    const struct inspection_page *page, struct tdp_inspection *inspection)
+/* Rows that are not at hand, from the manifest. */
+static int page_read_tensors(const struct tdd_publication *publication, size_t first, size_t count,
+			     struct inspection_page *page, struct tdp_fault *fault)
 {
-	size_t left = cursor < publication->tensor_count ? publication->tensor_count - cursor : 0;
-	size_t count = left < page->tensor_limit ? left : page->tensor_limit;
+	int r = tdd_manifest_read_rows(publication->manifest, first, count, page->rows, fault);
 
-	inspection->tensors = publication->tensors + (publication->tensor_count - left);
-	inspection->tensor_count = count;
-	inspection->next_tensor_cursor = count < left ? cursor + count : 0;
+	for (size_t i = 0; i < count && r == 0; i++)
+		page->tensors[i] = page->rows[i].tensor;
+	return r;
 }
 
-static int inspect_segments(const struct tdd_publication *publication, struct inspection_page *page,
-			    struct tdp_inspection *inspection, struct tdp_fault *fault)
+static int inspect_tensors(const struct tdd_publication *publication, uint64_t cursor,
+			   struct inspection_page *page, struct tdp_inspection *inspection,
+			   struct tdp_fault *fault)
 {
-	bool is_protected = true;
+	size_t all = publication->tensor_count;
+	size_t left = cursor < all ? all - cursor : 0;
+	size_t count = left < page->tensor_limit ? left : page->tensor_limit;
 
-	for (size_t i = 0; i < publication->segment_count; i++) {
-		struct tdp_segment *segment = &page->segments[i];
-		int r = tdd_segment_examine(publication->uses[i].segment, segment, fault);
+	inspection->tensors = publication->tensors + (publication->manifest ? 0 : all - left);
+	if (publication->manifest) {
+		int r = page_read_tensors(publication, all - left, count, page, fault);
 
 		if (r < 0)
 			return r;
-		is_protected &= (segment->seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
+		inspection->tensors = page->tensors;
+	}
+	inspection->tensor_count = count;
+	inspection->next_tensor_cursor = count < left ? cursor + count : 0;
+	return 0;
+}
+
+static int inspect_segments(const struct tdd_publication *publication, uint64_t cursor,
+			    struct inspection_page *page, struct tdp_inspection *inspection,
+			    struct tdp_fault *fault)
+{
+	size_t all = publication->segment_count;
+	size_t left = cursor < all ? all - cursor : 0;
+	size_t count = left < page->segment_limit ? left : page->segment_limit;
+
+	for (size_t i = 0; i < count; i++) {
+		int r = tdd_segment_examine(publication->uses[all - left + i].segment,
+					    &page->segments[i], fault);
+
+		if (r < 0)
+			return r;
 	}
 	inspection->segments = page->segments;
-	inspection->segment_count = publication->segment_count;
+	inspection->segment_count = count;
+	inspection->next_segment_cursor = count < left ? cursor + count : 0;
+	return 0;
+}
+
+/* All of a publication's segments have the same access, and so the same seals. */
+static int inspect_protection(const struct tdd_publication *publication,
+			      struct tdp_inspection *inspection, struct tdp_fault *fault)
+{
+	bool is_protected = true;
+
+	if (publication->segment_count > 0) {
+		struct tdp_segment segment;
+		int r = tdd_segment_examine(publication->uses[0].segment, &segment, fault);
+
+		if (r < 0)
+			return r;
+		is_protected = (segment.seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0;
+	}
 	/* Other uids cannot even re-open the read-only descriptor for writing: the file is 0400. */
 	inspection->is_write_protected = true;
 	inspection->is_same_uid_write_protected = is_protected;
@@ -258,6 +313,9 @@ static void inspect_head(const struct tdd_publication *publication,
 		.exposed_bytes = publication->exposed_bytes,
 		.metadata = publication->metadata,
 		.publisher = tdd_process_view(publication->publisher),
+		.is_bundle = publication->is_bundle,
+		.all_tensor_count = (uint32_t)publication->tensor_count,
+		.all_segment_count = (uint32_t)publication->segment_count,
 	};
 }
 
@@ -283,6 +341,29 @@ static struct tdd_publication *inspect_find(const struct tdd_session *session,
 	return publication;
 }
 
+/* The rows of one page. A page that goes on with one list leaves the others out. */
+static int inspect_rows(const struct tdd_publication *publication,
+			const struct tdp_inspect *inspect, struct inspection_page *page,
+			struct tdp_inspection *inspection, struct tdp_fault *fault)
+{
+	bool is_first = inspect->holder_cursor == 0 && inspect->tensor_cursor == 0 &&
+			inspect->segment_cursor == 0;
+	int r = 0;
+
+	if (is_first || inspect->holder_cursor != 0)
+		inspect_holders(publication, inspect->holder_cursor, page, inspection);
+	if (is_first || inspect->tensor_cursor != 0)
+		r = inspect_tensors(publication, inspect->tensor_cursor, page, inspection, fault);
+	if (r == 0 && (is_first || inspect->segment_cursor != 0))
+		r = inspect_segments(publication, inspect->segment_cursor, page, inspection, fault);
+	return r;
+}
+
+static size_t at_most(size_t value, size_t limit)
+{
+	return value < limit ? value : limit;
+}
+
 int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *request,
 		       struct tdp_fault *fault)
 {
@@ -297,24 +378,17 @@ int tdd_handle_inspect(struct tdd_session *session, const struct tdp_message *re
 		return fault->code;
 	inspect_head(publication, &reply.inspection);
 	inspect_time(publication, &page, &reply.inspection);
-	r = inspect_segments(publication, &page, &reply.inspection, fault);
-	if (r < 0)
-		return r;
-	/* Long texts or high ranks may not all fit: then fewer rows. A page that goes on with one
-	 * of the two lists leaves the other one out. */
-	for (size_t rows = TDP_HOLDER_PAGE_ROWS; rows > 0; rows /= 2) {
+	r = inspect_protection(publication, &reply.inspection, fault);
+	/* Long texts or high ranks may not all fit: then fewer rows. */
+	for (size_t rows = TDP_HOLDER_PAGE_ROWS; rows > 0 && r == 0; rows /= 2) {
 		page.holder_limit = rows;
-		page.tensor_limit = rows < TDP_TENSOR_PAGE_ROWS ? rows : TDP_TENSOR_PAGE_ROWS;
-		if (inspect->holder_cursor != 0 || inspect->tensor_cursor == 0)
-			inspect_holders(publication, inspect->holder_cursor, &page,
-					&reply.inspection);
-		if (inspect->tensor_cursor != 0 || inspect->holder_cursor == 0)
-			inspect_tensors(publication, inspect->tensor_cursor, &page,
-					&reply.inspection);
-		if (tdd_session_try_reply(session, &reply, NULL, 0) == 0)
+		page.tensor_limit = at_most(rows, TDP_TENSOR_PAGE_ROWS);
+		page.segment_limit = at_most(rows, TDP_SEGMENT_PAGE_ROWS);
+		r = inspect_rows(publication, inspect, &page, &reply.inspection, fault);
+		if (r == 0 && tdd_session_try_reply(session, &reply, NULL, 0) == 0)
 			return 0;
 	}
-	return tdp_fault_code(fault, TIDL_ERR_LIMIT);
+	return r < 0 ? r : tdp_fault_code(fault, TIDL_ERR_LIMIT);
 }
 
 /* ---- SHUTDOWN ---- */

@@ -37,6 +37,9 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 		   struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdd_handle_cancel(struct tdd_session *session, const struct tdp_message *request,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
+/* grant.c */
+int tdd_handle_get_more(struct tdd_session *session, const struct tdp_message *request,
+			struct tdp_fault *fault) TDP_MUST_CHECK;
 /* steps.c */
 int tdd_handle_watch_writer(struct tdd_session *session, const struct tdp_message *request,
 			    struct tdp_fault *fault) TDP_MUST_CHECK;

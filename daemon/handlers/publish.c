@@ -35,7 +35,7 @@ static void settle_segments(const struct tdd_draft *draft)
 }
 
 /* Everything that can fail for want of memory or quota. Nothing is visible yet. */
-static int prepare(struct tdd_session *session, const struct tdd_draft *draft, bool replace,
+static int prepare(struct tdd_session *session, struct tdd_draft *draft, bool replace,
 		   struct tdd_name **ret_entry, struct tdd_publication **ret_publication,
 		   struct tdp_fault *fault)
 {
@@ -61,6 +61,7 @@ static int prepare(struct tdd_session *session, const struct tdd_draft *draft, b
 		tdd_registry_unclaim(registry, entry);
 		return r;
 	}
+	draft->manifest = NULL;
 	*ret_entry = entry;
 	return 0;
 }
@@ -122,11 +123,13 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 {
 	struct tdp_message reply = {.kind = TDP_MESSAGE_PUBLISHED,
 				    .request_id = request->request_id};
-	struct tdd_draft draft = {0};
+	tdd_auto_draft draft;
 	struct tdd_publication *publication = NULL;
 	struct tdd_name *entry = NULL;
-	int r = tdd_draft_check(session, &request->publish, &draft, fault);
+	int r;
 
+	tdd_draft_init(&draft, session, &request->publish);
+	r = tdd_draft_check(&draft, fault);
 	if (r == 0)
 		r = prepare(session, &draft, request->publish.replace, &entry, &publication, fault);
 	if (r != 0)

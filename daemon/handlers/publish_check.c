@@ -9,18 +9,13 @@
 #include "daemon/policy.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
-#include "proto/base/checked.h"
 #include "proto/names.h"
 
 static int check_is_built(const struct tdp_publish *publish, struct tdp_fault *fault)
 {
 	const char *what = NULL;
 
-	if (publish->is_bundle || publish->has_manifest || publish->empty_mapping_count > 0 ||
-	    publish->tensor_count != 1 || publish->segment_count > TDD_SEGMENTS_PER_PUBLICATION ||
-	    publish->tensors[0].key[0] != '\0')
-		what = "bundles (several tensors, or several segments, under one name) are";
-	else if (publish->has_unbuilt)
+	if (publish->has_unbuilt)
 		what = "something that this publish asks for is";
 	if (!what)
 		return 0;
@@ -50,11 +45,10 @@ static int check_rights(const struct tdd_session *session, const struct tdp_publ
 	return 0;
 }
 
-static int check_segment(const struct tdd_session *session, const struct tdp_publish *publish,
-			 const struct tdp_segment *asked, struct tdd_segment **ret_segment,
-			 struct tdp_fault *fault)
+int tdd_draft_check_segment(const struct tdd_draft *draft, const struct tdp_segment *asked,
+			    struct tdd_segment **ret_segment, struct tdp_fault *fault)
 {
-	const struct tdd_holder *holder = &session->holder;
+	const struct tdd_holder *holder = &draft->session->holder;
 	struct tdd_segment *segment;
 	int r;
 
@@ -63,8 +57,8 @@ static int check_segment(const struct tdd_session *session, const struct tdp_pub
 			fault, TIDL_ERR_UNSUPPORTED,
 			"device memory is not built in this version, so \"%s\" was not "
 			"published: copy it to the host",
-			publish->name);
-	segment = tdd_segment_find(session->server->registry.segments, asked->id);
+			draft->spec.name);
+	segment = tdd_segment_find(draft->session->server->registry.segments, asked->id);
 	if (!segment || segment->creator_uid != holder->subject.uid ||
 	    !tdd_holder_has_segment(holder, segment))
 		return tdp_fault_set(fault, TIDL_ERR_PERMISSION,
@@ -72,45 +66,38 @@ static int check_segment(const struct tdd_session *session, const struct tdp_pub
 				     "allocate it or attach it here, under its creator's uid, or "
 				     "publish a copy",
 				     asked->id);
-	r = tdd_access_check(segment, publish->access, publish->name, publish->check_only, fault);
+	r = tdd_access_check(segment, draft->spec.access, draft->spec.name,
+			     draft->publish->check_only, fault);
 	if (r == 0)
 		*ret_segment = segment;
 	return r;
 }
 
-static int check_segments(const struct tdd_session *session, const struct tdp_publish *publish,
-			  struct tdd_draft *draft, struct tdp_fault *fault)
-{
-	for (size_t i = 0; i < publish->segment_count; i++) {
-		int r = check_segment(session, publish, &publish->segments[i], &draft->segments[i],
-				      fault);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* Readers map whole segments. Who may read only because of wider mode bits should not get more than
- * the tensor unless the publisher says so; the rest of its last page does not count. */
-static int check_exposure(const struct tdp_publish *publish, const struct tdd_draft *draft,
-			  struct tdp_fault *fault)
+/* Who may read only because of wider mode bits should not get more than the tensors. */
+static int check_exposure(struct tdd_draft *draft, struct tdp_fault *fault)
 {
 	uint64_t exposed_bytes = 0;
-	uint64_t tensor_bytes;
+	uint64_t covered_bytes = 0;
+	size_t position = 0;
 
-	if (publish->expose || !(publish->mode & TDD_MODE_OTHERS))
+	if (!draft->is_exposing)
 		return 0;
-	for (size_t i = 0; i < publish->segment_count; i++)
-		exposed_bytes += draft->segments[i]->geometry.data_size_bytes;
-	if (tdp_round_up_u64(draft->spec.tensor_bytes, tdp_page_bytes(), &tensor_bytes) &&
-	    exposed_bytes <= tensor_bytes)
+	tdd_exposure_sort(&draft->exposure);
+	for (size_t i = 0; i < draft->spec.segment_count; i++) {
+		uint64_t data_bytes = draft->segments[i]->geometry.data_size_bytes;
+		uint64_t bytes =
+			tdd_exposure_covered_bytes(&draft->exposure, (uint32_t)i, &position);
+
+		exposed_bytes += data_bytes;
+		covered_bytes += bytes < data_bytes ? bytes : data_bytes;
+	}
+	if (covered_bytes == exposed_bytes)
 		return 0;
-	return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
-			     "mode %04o of \"%s\" would show %" PRIu64
-			     " bytes to others, while the "
-			     "tensor has %" PRIu64 ": publish a copy, or ask to expose all",
-			     publish->mode, publish->name, exposed_bytes, draft->spec.tensor_bytes);
+	return tdp_fault_set(
+		fault, TIDL_ERR_COPY_NEEDED,
+		"mode %04o of \"%s\" would show %" PRIu64 " bytes to others, while the "
+		"tensor has %" PRIu64 ": publish a copy, or ask to expose all",
+		draft->publish->mode, draft->spec.name, exposed_bytes, draft->spec.tensor_bytes);
 }
 
 static int check_retention(const struct tdd_session *session, const struct tdp_publish *publish,
@@ -147,35 +134,24 @@ static int check_retention(const struct tdd_session *session, const struct tdp_p
 	return 0;
 }
 
-int tdd_draft_check(const struct tdd_session *session, const struct tdp_publish *publish,
-		    struct tdd_draft *draft, struct tdp_fault *fault)
+int tdd_draft_check(struct tdd_draft *draft, struct tdp_fault *fault)
 {
+	const struct tdp_publish *publish = draft->publish;
 	struct tdd_publication_spec *spec = &draft->spec;
 	int r = tdp_name_check(publish->name, fault);
 
-	spec->name = publish->name;
-	spec->access = publish->access;
-	spec->path = publish->path;
-	spec->ttl_ms = publish->ttl_ms;
-	spec->timeline = &session->server->registry.timeline;
-	spec->metadata = publish->metadata;
-	spec->segment_count = publish->segment_count;
-	spec->segments = draft->segments;
-	spec->tensor_count = publish->tensor_count;
-	spec->tensors = publish->tensors;
 	if (r == 0)
 		r = check_is_built(publish, fault);
 	if (r == 0)
-		r = check_retention(session, publish, &spec->retention, fault);
+		r = check_retention(draft->session, publish, &spec->retention, fault);
 	if (r == 0)
-		r = check_rights(session, publish, &spec->rights, fault);
+		r = check_rights(draft->session, publish, &spec->rights, fault);
 	if (r == 0)
 		r = tdd_metadata_check(publish->metadata, fault);
 	if (r == 0)
-		r = check_segments(session, publish, draft, fault);
+		r = publish->has_manifest ? tdd_draft_take_manifest(draft, fault)
+					  : tdd_draft_take_rows(draft, fault);
 	if (r == 0)
-		r = tdd_draft_check_tensors(publish, draft, fault);
-	if (r == 0)
-		r = check_exposure(publish, draft, fault);
+		r = check_exposure(draft, fault);
 	return r;
 }

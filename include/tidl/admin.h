@@ -39,7 +39,7 @@ struct tidl_list_entry {
 	enum tidl_retention retention;
 	uint32_t mode;		 /* permission bits */
 	uint32_t tensor_count;	 /* 1 for a single tensor */
-	struct tidl_dtype dtype; /* of the first tensor */
+	struct tidl_dtype dtype; /* of the first tensor; all zero if there is none */
 	uint32_t ndim;		 /* of the first tensor */
 	const int64_t *shape;	 /* of the first tensor, elements */
 	uint64_t tensor_bytes;	 /* sum over tensors: elements x element size */
@@ -47,6 +47,7 @@ struct tidl_list_entry {
 	uint32_t holder_count;	 /* leases and allocations */
 	uint64_t age_ms;	 /* since publishing */
 	int64_t publisher_pid;
+	int is_bundle; /* non-zero: its tensors have keys; there may be one, or none */
 };
 
 struct tidl_listing;
@@ -129,14 +130,15 @@ struct tidl_inspect_info {
 	size_t segment_count;
 	size_t tensor_count;
 	size_t holder_count;
+	int is_bundle; /* non-zero: its tensors have keys; there may be one, or none */
 };
 
 /*
  * tidl_inspect - everything about one name: owner, holders, layout, seals.
- * One round trip for each 48 holders. A name that is replaced meanwhile is looked at anew, a few
- * times. Free with tidl_inspection_free(). Errors as for tidl_list(), TIDL_ERR_NOT_FOUND, and
- * TIDL_ERR_GENERATION_GONE for a name that is replaced again and again. The functions that read an
- * inspection take no NULL.
+ * One round trip for each 48 holders, 24 segments or 16 tensors, whichever takes most. A name that
+ * is replaced meanwhile is looked at anew, a few times. Free with tidl_inspection_free(). Errors as
+ * for tidl_list(), TIDL_ERR_NOT_FOUND, and TIDL_ERR_GENERATION_GONE for a name that is replaced
+ * again and again. The functions that read an inspection take no NULL.
  */
 TIDL_API int tidl_inspect(struct tidl_client *client, const char *name,
 			  struct tidl_inspection **ret_inspection);

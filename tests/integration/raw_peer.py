@@ -225,6 +225,14 @@ class RawPeer:
         assert len(reply.fds) == 1
         return reply
 
+    def must_get_bundle(self, name: str, attach: Attach = Attach.READ, **fields: Any) -> Reply:
+        """The first part, whose descriptors are as many as it says."""
+        reply = self.get(name, attach, **fields)
+        assert reply.kind == "granted", reply.packet
+        granted = reply.packet.granted
+        assert len(reply.fds) == len(granted.segments) + bool(granted.has_manifest)
+        return reply
+
     def release(self, *, leases: Sequence[int] = (), segments: Sequence[int] = ()) -> None:
         """One-way. The next answer on this connection comes after it."""
         self.send("release", number=0, lease_ids=list(leases), segment_ids=list(segments))

@@ -27,6 +27,7 @@ from world import WITNESS, World
 SERVED: dict[str, dict[str, Any]] = {
     "hello": {"min_version": 1, "max_version": 1, "client_name": "x", "command": "y z"},
     "cancel": {"request_id": 77},
+    "get_more": {"cursor": 1 << 40},
     "allocate": {"data_size_bytes": 4096},
     "publish": publication("bad/x", 1, 64, metadata='{"a": [1]}', mode=0o640, retention=2),
     "get": {"name": "bad/x", "owner_uid": 7, "attach": Attach.READ, "generation": 1 << 40},
@@ -48,6 +49,7 @@ REPLIES = (
     "welcome",
     "failure",
     "done",
+    "more",
     "allocated",
     "published",
     "granted",

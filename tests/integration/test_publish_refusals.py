@@ -222,10 +222,6 @@ def test_life_times(
 # ---- what is not built ----
 
 NOT_BUILT: dict[str, tuple[dict[str, Any], str]] = {
-    "no_tensor": ({"tensors": []}, "bundles .* are not built"),
-    "two_tensors": ({"tensors": [tensor(1, key="a"), tensor(1, key="b")]}, "bundles .* are not"),
-    "key": ({"tensors": [tensor(1, key="a")]}, "bundles .* are not built"),
-    "manifest": ({"has_manifest": True}, "something that this publish asks for is not built"),
     "claim": ({"claim_token": b"x" * 16}, "something that this publish asks for is not built"),
 }
 
@@ -251,13 +247,24 @@ def test_device_memory_is_not_built(peer: RawPeer, kind: int) -> None:
     )
 
 
-def test_segment_twice(peer: RawPeer, memory: Memory) -> None:
-    segments = [{"kind": MEMFD, "id": memory.id}] * 2
+# ---- what only bundles have ----
+
+NO_BUNDLE: dict[str, dict[str, Any]] = {
+    "no_tensor": {"tensors": []},
+    "two_tensors": {"tensors": [tensor(1), tensor(1)]},
+    "key": {"tensors": [tensor(1, key="a")]},
+    "empty_mapping": {"empty_mappings": [{"key": "a", "position": 0}]},
+    "segments": {"segments": [{"kind": MEMFD, "id": 1}, {"kind": MEMFD, "id": 2}]},
+}
+
+
+@pytest.mark.parametrize("fields", NO_BUNDLE.values(), ids=NO_BUNDLE)
+def test_bundle_that_is_none(peer: RawPeer, memory: Memory, fields: dict[str, Any]) -> None:
     peer.refuses(
-        Code.UNSUPPORTED,
-        "bundles .* are not built",
+        Code.INVALID_ARGUMENT,
+        rf'"{NAME}" has .*but is no bundle',
         "publish",
-        **publication(NAME, memory.id, 1, segments=segments),
+        **publication(NAME, memory.id, 1, **fields),
     )
 
 

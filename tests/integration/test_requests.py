@@ -78,9 +78,11 @@ def test_attach_out_of_range(peer: RawPeer, attach: int) -> None:
     peer.ends_with(Code.PROTOCOL, f"field attach is {attach}, outside 1 to 3", request_id=3)
 
 
-def test_get_in_parts_is_not_built(peer: RawPeer) -> None:
-    sentence = f'getting parts of "{WITNESS}" is not built in this version'
-    peer.refuses(Code.UNSUPPORTED, sentence, "get", name=WITNESS, attach=Attach.READ, keys=["a"])
+def test_keys_of_a_single_tensor(peer: RawPeer) -> None:
+    sentence = f'"{WITNESS}" is one tensor and has no keys'
+    peer.refuses(
+        Code.INVALID_ARGUMENT, sentence, "get", name=WITNESS, attach=Attach.READ, keys=["a"]
+    )
 
 
 @pytest.mark.parametrize("waits", [False, True])

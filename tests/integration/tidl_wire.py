@@ -103,7 +103,7 @@ def _loosen(definition: Any) -> None:
 
 
 @cache
-def _envelope(*, is_loose: bool) -> Packet:
+def _message(name: str, *, is_loose: bool) -> Packet:
     files = descriptor_pb2.FileDescriptorSet.FromString(_schema())
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
@@ -111,8 +111,12 @@ def _envelope(*, is_loose: bool) -> Packet:
             for definition in file.message_type:
                 _loosen(definition)
         pool.Add(file)
-    descriptor = pool.FindMessageTypeByName("tidl.wire.Envelope")
+    descriptor = pool.FindMessageTypeByName(f"tidl.wire.{name}")
     return message_factory.GetMessageClass(descriptor)
+
+
+def _envelope(*, is_loose: bool) -> Packet:
+    return _message("Envelope", is_loose=is_loose)
 
 
 def _as_bytes(value: Any) -> Any:
@@ -141,6 +145,18 @@ def pack(
         body.MergeFrom(type(body)(**_as_bytes(fields)))
     data: bytes = packet.SerializePartialToString()
     return data
+
+
+def pack_manifest(**fields: Any) -> bytes:
+    """The content of a manifest."""
+    data: bytes = _message("Manifest", is_loose=True)(
+        **_as_bytes(fields)
+    ).SerializePartialToString()
+    return data
+
+
+def unpack_manifest(data: bytes) -> Packet:
+    return _message("Manifest", is_loose=True).FromString(data)
 
 
 def unpack(data: bytes) -> Packet:

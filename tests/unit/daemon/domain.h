@@ -112,12 +112,13 @@ static inline struct tdd_hold *tt_lease(struct tt_domain *domain, struct tdd_hol
 					struct tdd_publication *publication,
 					enum tidl_attach attach)
 {
+	struct tdd_lease_spec spec = {.attach = attach,
+				      .serial = ++domain->registry.last_hold_serial};
 	struct tdd_hold *lease;
 	struct tdp_fault fault;
 
-	cr_assert_eq(tdd_lease_new(holder, publication, attach, ++domain->registry.last_hold_serial,
-				   &lease, &fault),
-		     0, "%s", fault.text);
+	cr_assert_eq(tdd_lease_new(holder, publication, &spec, &lease, &fault), 0, "%s",
+		     fault.text);
 	return lease;
 }
 

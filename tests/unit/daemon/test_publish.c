@@ -155,8 +155,8 @@ static const struct refusal refusals[] = {
 	{"retention in no seconds", TIDL_ERR_INVALID_ARGUMENT, seconds},
 	{"retention until idle", TIDL_ERR_INVALID_ARGUMENT, until_idle},
 	{"too long a history", TIDL_ERR_LIMIT, history},
-	{"a key", TIDL_ERR_UNSUPPORTED, keyed},
-	{"no tensor", TIDL_ERR_UNSUPPORTED, no_tensor},
+	{"a key", TIDL_ERR_INVALID_ARGUMENT, keyed},
+	{"no tensor", TIDL_ERR_INVALID_ARGUMENT, no_tensor},
 };
 
 TT_TEST(publish, a_refused_publish_leaves_no_trace)

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDD_HANDLERS_GRANT_H
+#define TDD_HANDLERS_GRANT_H
+
+#include <stdint.h>
+
+#include "daemon/publication.h"
+#include "daemon/selection.h"
+#include "daemon/session.h"
+#include "include/tidl/tensor.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+/* How somebody wants a publication that has been found for him. */
+struct tdd_wish {
+	uint64_t request_id;
+	enum tidl_attach attach;
+	struct tdd_wanted_keys keys;
+};
+
+/* Check his rights and what others do with it, make the lease, and answer with GRANTED. */
+int tdd_grant(struct tdd_session *session, struct tdd_publication *publication,
+	      const struct tdd_wish *wish, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+#endif

@@ -198,6 +198,12 @@ int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes, size_t size_b
 {
 	if (!tdd_outbox_is_empty(outbox))
 		return TIDL_ERR_BUSY;
+	/* Behind descriptors that may still be on their way it would look like them. */
+	outbox_look(outbox);
+	if (outbox->in_flight > 0) {
+		outbox->block = TDD_OUTBOX_NEEDS_DRAIN;
+		return TIDL_ERR_BUSY;
+	}
 	return outbox_try(outbox, bytes, size_bytes, NULL, 0);
 }
 

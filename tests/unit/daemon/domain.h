@@ -70,29 +70,40 @@ static inline struct tdd_segment *tt_allocate(struct tt_domain *domain, struct t
 	return segment;
 }
 
-/* What PUBLISH does, without its checks; replaces what is there. A NULL segment: no memory. */
-static inline struct tdd_publication *tt_publish(struct tt_domain *domain,
-						 struct tdd_holder *holder, const char *name,
-						 struct tdd_segment *segment)
+/* What a test may want otherwise. */
+struct tt_publication {
+	const char *name;
+	struct tdd_segment *segment; /* NULL: no memory */
+	enum tidl_retention retention;
+	uint64_t ttl_ms;
+	uint32_t keep;
+	uint32_t mode;
+};
+
+/* What PUBLISH does, without its checks; replaces what is there. */
+static inline struct tdd_publication *
+tt_publish_as(struct tt_domain *domain, struct tdd_holder *holder, struct tt_publication wanted)
 {
 	static const int64_t shape[] = {2, 3};
 	static const int64_t strides[] = {3, 1};
 	struct tdp_tensor tensor = {
 		.key = "",
-		.segment_index = segment ? 0 : -1,
+		.segment_index = wanted.segment ? 0 : -1,
 		.dtype = {2, 32, 1},
 		.ndim = 2,
 		.shape = shape,
 		.strides = strides,
 	};
 	struct tdd_publication_spec spec = {
-		.name = name,
-		.rights = {.owner_uid = holder->subject.uid, .mode = 0600},
+		.name = wanted.name,
+		.rights = {.owner_uid = holder->subject.uid, .mode = wanted.mode},
 		.access = TIDL_ACCESS_SHARED,
-		.retention = TIDL_RETENTION_PERSIST,
+		.retention = wanted.retention,
+		.ttl_ms = wanted.ttl_ms,
+		.timeline = &domain->registry.timeline,
 		.path = TIDL_PATH_ALLOCATED,
-		.segment_count = segment ? 1 : 0,
-		.segments = &segment,
+		.segment_count = wanted.segment ? 1 : 0,
+		.segments = &wanted.segment,
 		.tensor_count = 1,
 		.tensors = &tensor,
 	};
@@ -100,12 +111,29 @@ static inline struct tdd_publication *tt_publish(struct tt_domain *domain,
 	struct tdd_name *entry;
 	struct tdp_fault fault;
 
-	cr_assert_eq(
-		tdd_registry_claim(&domain->registry, holder->subject.uid, name, &entry, &fault),
-		0);
+	cr_assert_eq(tdd_registry_claim(&domain->registry, holder->subject.uid, wanted.name, &entry,
+					&fault),
+		     0);
 	cr_assert_eq(tdd_publication_new(&spec, holder, &publication, &fault), 0, "%s", fault.text);
-	tdd_registry_list(&domain->registry, entry, publication, 1);
+	tdd_registry_list(&domain->registry, entry, publication, wanted.keep);
+	if (wanted.retention == TIDL_RETENTION_OWNER) {
+		publication->owner = holder;
+		DL_APPEND2(holder->owned, publication, owner_prev, owner_next);
+	}
 	return publication;
+}
+
+/* A NULL segment: no memory. */
+static inline struct tdd_publication *tt_publish(struct tt_domain *domain,
+						 struct tdd_holder *holder, const char *name,
+						 struct tdd_segment *segment)
+{
+	return tt_publish_as(domain, holder,
+			     (struct tt_publication){.name = name,
+						     .segment = segment,
+						     .retention = TIDL_RETENTION_PERSIST,
+						     .keep = 1,
+						     .mode = 0600});
 }
 
 static inline struct tdd_hold *tt_lease(struct tt_domain *domain, struct tdd_holder *holder,

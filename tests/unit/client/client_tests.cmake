@@ -3,6 +3,7 @@
 add_library(tidl_client_test_support STATIC
 	client/support/broker.c
 	client/support/fake_broker.c
+	client/support/fake_store.c
 	client/support/foreign.c
 	client/support/offline.c
 	client/support/stepping.c)

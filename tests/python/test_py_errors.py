@@ -193,7 +193,8 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     "no tensor": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, object())),
     "number": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, 3.0)),
     "list": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, [1, 2])),
-    "bundle": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.publish(n, {"a": b"x"})),
+    "number in a bundle": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, {"a": 3})),
+    "key that is no text": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, {1: b"x"})),
     "CUDA tensor": (
         "UNSUPPORTED",
         NotImplementedError,

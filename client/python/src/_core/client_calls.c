@@ -82,6 +82,16 @@ static int publish_source(struct tidl_client *handle, const char *name,
 	return result;
 }
 
+static int publish_draft(struct tidl_client *handle, const char *name,
+			 const struct tidl_draft *draft, const struct tidl_publish_options *options,
+			 struct tidl_publication *ret_publication)
+{
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_publish_bundle(handle, name, draft, options, ret_publication);
+	PyEval_RestoreThread(thread);
+	return result;
+}
+
 /* None: the caller's own. */
 static int parse_group(PyObject *group, struct tidl_publish_options *options)
 {
@@ -100,7 +110,7 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 	int access, copy, retention;
 	struct tidl_publish_options options = {.size = sizeof(options)};
 	struct tidl_publication publication = {.size = sizeof(publication)};
-	struct tpy_source source;
+	struct tpy_source source = {NULL, NULL};
 
 	if (!PyArg_ParseTuple(args, "sOiiiIOppz:publish", &name, &tensor, &access, &copy,
 			      &retention, &options.mode, &group, &options.replace, &options.expose,
@@ -113,18 +123,63 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 		return NULL;
 
 	/* Opening runs the producer's Python code, which may close this client: enter after it. */
-	if (tpy_source_open(self->state, tensor, options.copy == TIDL_COPY_ALWAYS, &source))
+	struct tidl_draft *draft = tpy_draft_handle(self->state, tensor);
+	if (!draft &&
+	    tpy_source_open(self->state, tensor, options.copy == TIDL_COPY_ALWAYS, &source))
 		return NULL;
 	struct tidl_client *handle = tpy_client_enter(self);
 	if (!handle) {
 		tpy_source_discard(&source);
 		return NULL;
 	}
-	int result = publish_source(handle, name, &source, &options, &publication);
+	int result = draft ? publish_draft(handle, name, draft, &options, &publication)
+			   : publish_source(handle, name, &source, &options, &publication);
 	int is_failed = tpy_client_check(self, result);
 	tpy_client_leave(self);
 	tpy_source_discard(&source);
 	return is_failed ? NULL : tpy_result_publication(&publication);
+}
+
+/* Of a tuple of str, borrowed texts in a new array; None: none. */
+static int parse_keys(PyObject *tuple, const char ***ret_keys, size_t *ret_count)
+{
+	if (tuple == Py_None)
+		return 0;
+	Py_ssize_t count = PyTuple_Size(tuple);
+	const char **keys = count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*keys));
+	if (!keys)
+		return -1;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		keys[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, i), NULL);
+		if (!keys[i]) {
+			PyMem_Free(keys);
+			return -1;
+		}
+	}
+	*ret_keys = keys;
+	*ret_count = (size_t)count;
+	return 0;
+}
+
+static PyObject *get_any(struct tpy_client *self, const char *name,
+			 const struct tidl_get_options *options)
+{
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return NULL;
+	struct tidl_tensor *tensor = NULL;
+	struct tidl_bundle *bundle = NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_get_any(handle, name, options, &tensor, &bundle);
+	PyEval_RestoreThread(thread);
+	if (tpy_client_check(self, result)) { /* also when Ctrl-C came just as the tensor did */
+		tensor = tidl_tensor_unref(tensor);
+		bundle = tidl_bundle_unref(bundle);
+	}
+	tpy_client_leave(self);
+	if (tensor)
+		return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
+	return bundle ? tpy_bundle_wrap(self->state, self->result_type, bundle) : NULL;
 }
 
 PyObject *tpy_client_get(PyObject *object, PyObject *args)
@@ -134,27 +189,21 @@ PyObject *tpy_client_get(PyObject *object, PyObject *args)
 	int attach;
 	long long timeout_ms;
 	unsigned long long generation;
+	PyObject *tuple = Py_None;
+	const char **keys = NULL;
 	struct tidl_get_options options = {.size = sizeof(options)};
 
-	if (!PyArg_ParseTuple(args, "siLK:get", &name, &attach, &timeout_ms, &generation))
+	if (!PyArg_ParseTuple(args, "siLK|O:get", &name, &attach, &timeout_ms, &generation, &tuple))
 		return NULL;
 	options.attach = (enum tidl_attach)attach;
 	options.timeout_ms = timeout_ms;
 	options.generation = generation;
-
-	struct tidl_client *handle = tpy_client_enter(self);
-	if (!handle)
+	if (parse_keys(tuple, &keys, &options.key_count))
 		return NULL;
-	struct tidl_tensor *tensor = NULL;
-	PyThreadState *thread = PyEval_SaveThread();
-	int result = tidl_get(handle, name, &options, &tensor);
-	PyEval_RestoreThread(thread);
-	if (tpy_client_check(self, result)) /* also when Ctrl-C came just as the tensor did */
-		tensor = tidl_tensor_unref(tensor);
-	tpy_client_leave(self);
-	if (!tensor)
-		return NULL;
-	return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
+	options.keys = keys;
+	PyObject *result = get_any(self, name, &options);
+	PyMem_Free(keys);
+	return result;
 }
 
 PyObject *tpy_client_list(PyObject *object, PyObject *pattern)

@@ -32,6 +32,8 @@ struct tpy_state {
 	PyTypeObject *client_type;
 	PyTypeObject *tensor_type;
 	PyTypeObject *watch_type;
+	PyTypeObject *draft_type;
+	PyTypeObject *bundle_type;
 };
 
 /* A connection. Owns the tidl_client until the last call on it has left after close(). */
@@ -149,6 +151,14 @@ int tpy_source_open(struct tpy_state *state, PyObject *object, int may_copy,
 void tpy_source_discard(struct tpy_source *source);
 int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
 			   struct tpy_source *ret_source);
+
+/* bundle.c */
+PyTypeObject *tpy_draft_type_new(PyObject *module);
+PyObject *tpy_draft_open(struct tpy_state *state, int may_copy);
+struct tidl_draft *tpy_draft_handle(struct tpy_state *state, PyObject *object); /* NULL: none */
+PyTypeObject *tpy_bundle_type_new(PyObject *module);
+PyObject *tpy_bundle_wrap(struct tpy_state *state, PyObject *result_type,
+			  struct tidl_bundle *steal);
 
 /* results.c */
 PyObject *tpy_result_publication(const struct tidl_publication *publication);

@@ -77,11 +77,16 @@ static int module_exec(PyObject *module)
 	state->client_type = tpy_client_type_new(module);
 	state->tensor_type = tpy_tensor_type_new(module);
 	state->watch_type = tpy_watch_type_new(module);
-	if (!state->client_type || !state->tensor_type || !state->watch_type)
+	state->draft_type = tpy_draft_type_new(module);
+	state->bundle_type = tpy_bundle_type_new(module);
+	if (!state->client_type || !state->tensor_type || !state->watch_type ||
+	    !state->draft_type || !state->bundle_type)
 		return -1;
 	if (PyModule_AddType(module, state->client_type) ||
 	    PyModule_AddType(module, state->tensor_type) ||
-	    PyModule_AddType(module, state->watch_type))
+	    PyModule_AddType(module, state->watch_type) ||
+	    PyModule_AddType(module, state->draft_type) ||
+	    PyModule_AddType(module, state->bundle_type))
 		return -1;
 	return PyModule_AddStringConstant(module, "__version__", tidl_version());
 }
@@ -98,6 +103,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->client_type);
 	Py_VISIT(state->tensor_type);
 	Py_VISIT(state->watch_type);
+	Py_VISIT(state->draft_type);
+	Py_VISIT(state->bundle_type);
 	return 0;
 }
 
@@ -113,6 +120,8 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->client_type);
 	Py_CLEAR(state->tensor_type);
 	Py_CLEAR(state->watch_type);
+	Py_CLEAR(state->draft_type);
+	Py_CLEAR(state->bundle_type);
 	return 0;
 }
 
@@ -124,6 +133,11 @@ static void module_free(void *module)
 static PyObject *module_connect(PyObject *module, PyObject *args)
 {
 	return tpy_client_open(tpy_state_of_module(module), args);
+}
+
+static PyObject *module_draft(PyObject *module, PyObject *may_copy)
+{
+	return tpy_draft_open(tpy_state_of_module(module), may_copy == Py_True);
 }
 
 static PyObject *module_dtype_parse(PyObject *module, PyObject *name)
@@ -140,6 +154,7 @@ static PyMethodDef module_methods[] = {
 	{"connect", module_connect, METH_VARARGS,
 	 "connect(result_type, address, client_name, daemon_path, timeout_ms, autostart) -> "
 	 "Client"},
+	{"draft", module_draft, METH_O, "draft(may_copy) -> Draft"},
 	{"dtype_parse", module_dtype_parse, METH_O,
 	 "dtype_parse(name) -> (code, bits, lanes) of DLPack"},
 	{NULL, NULL, 0, NULL},

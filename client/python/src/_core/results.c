@@ -27,7 +27,7 @@ PyObject *tpy_result_integers(uint32_t count, const int64_t *values)
 
 PyObject *tpy_result_publication(const struct tidl_publication *publication)
 {
-	return Py_BuildValue("{s:K,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N}", "generation",
+	return Py_BuildValue("{s:K,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:n,s:n}", "generation",
 			     (unsigned long long)publication->generation, "tensor_bytes",
 			     (unsigned long long)publication->tensor_bytes, "exposed_bytes",
 			     (unsigned long long)publication->exposed_bytes, "path",
@@ -38,7 +38,9 @@ PyObject *tpy_result_publication(const struct tidl_publication *publication)
 			     "copied", PyBool_FromLong(publication->copied), "retention",
 			     tpy_result_text(tidl_retention_name(publication->retention)),
 			     "survives_restart", PyBool_FromLong(publication->survives_restart),
-			     "aliases_previous", PyBool_FromLong(publication->aliases_previous));
+			     "aliases_previous", PyBool_FromLong(publication->aliases_previous),
+			     "tensor_count", (Py_ssize_t)publication->tensor_count, "copied_count",
+			     (Py_ssize_t)publication->copied_count);
 }
 
 static PyObject *result_list_entry(const struct tidl_list_entry *entry)

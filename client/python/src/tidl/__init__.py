@@ -16,6 +16,7 @@ Frameworks are imported only when a `to_...()` method asks for them.
 
 from tidl import _guard as _guard  # first: refuses Pythons that the extension cannot serve
 from tidl import taichi as taichi  # the package of that name here; it imports no framework
+from tidl._bundle import Bundle, FlatBundle, join_key, split_key
 from tidl._client import Client, connect
 from tidl._core import __version__
 from tidl._dlpack import ForeignTensor, from_dlpack, to_dlpack
@@ -82,6 +83,7 @@ __all__ = [
     "BrokerError",
     "BrokerGoneError",
     "BrokerUntrustedError",
+    "Bundle",
     "BusyError",
     "CancelledError",
     "Client",
@@ -92,6 +94,7 @@ __all__ = [
     "DtypeError",
     "Error",
     "ExistsError",
+    "FlatBundle",
     "ForeignTensor",
     "GenerationGoneError",
     "Holder",
@@ -130,5 +133,7 @@ __all__ = [
     "__version__",
     "connect",
     "from_dlpack",
+    "join_key",
+    "split_key",
     "to_dlpack",
 ]

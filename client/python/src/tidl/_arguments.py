@@ -60,7 +60,7 @@ def name_text(name: object) -> str:
         raise ArgumentTypeError(f"a name is a str, not {type(name).__name__}")
     if "\0" in name:
         raise NameInvalidError("a name has no NUL characters")
-    if not _is_utf8(name):
+    if not is_utf8(name):
         raise NameInvalidError("a name must be valid UTF-8; it has a lone surrogate")
     return name
 
@@ -77,12 +77,12 @@ def address_text(address: str | os.PathLike[str] | None) -> str | None:
         ) from error
     if not isinstance(path, str):
         raise ArgumentTypeError(f"an address is a str or a Path, not {shown(address)}")
-    if "\0" in path or not _is_utf8(path):
+    if "\0" in path or not is_utf8(path):
         raise InvalidArgumentError(f"{shown(path)} is no path that a socket can have")
     return path
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -208,6 +208,23 @@ def group_id(group: str | int | None) -> int | None:
     if isinstance(group, bool) or not isinstance(group, int) or not 0 <= group < 2**32 - 1:
         raise InvalidArgumentError(f"group is a group's name or id, not {shown(group)}")
     return group
+
+
+def bundle_keys(keys: object) -> tuple[str, ...] | None:
+    """Paths of tensors and mappings in a bundle; None: all of it."""
+    if keys is None:
+        return None
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise ArgumentTypeError(f"keys is a list of paths, not {shown(keys)}")
+    paths = tuple(keys)
+    for path in paths:
+        if not isinstance(path, str):
+            raise ArgumentTypeError(f"keys are strings, and {shown(path)} is none")
+        if not path or "\0" in path or not is_utf8(path):
+            raise InvalidArgumentError(f"{shown(path)} is not a key that a bundle can have")
+    if not paths:
+        raise InvalidArgumentError("keys is empty: leave it out for the whole bundle")
+    return paths
 
 
 def generation_number(generation: int | None) -> int:

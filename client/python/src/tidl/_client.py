@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex
 
 from tidl import _arguments, _core, _dtypes, _programs, _records, _sources
+from tidl._bundle import Bundle
 from tidl._errors import UnsupportedError
 from tidl._records import Broker, Inspection, ListEntry, Publication
 from tidl._tensor import Tensor
@@ -189,7 +190,7 @@ class Client:
         metadata: Mapping[str, object] | None = None,
         stream: Any = None,
     ) -> Publication:
-        """Gives a tensor a name that other processes can attach it by.
+        """Gives a tensor, or a mapping of tensors, a name that other processes can attach it by.
 
         Memory that came from `empty()` is published as it is, whatever view of it `obj` is:
         later writes are seen by all. Anything else is copied once, as it is now, and the
@@ -198,8 +199,9 @@ class Client:
         Args:
             name: 1 to 255 bytes, parts separated by "/", in the caller's own namespace.
             obj: a `Tensor`, any object with `__dlpack__` on the host, a DLPack capsule (which is
-                used up), a NumPy array or a buffer. Its owner keeps it; it is not needed after
-                the call.
+                used up), a NumPy array or a buffer; or a mapping of strings to those and to further
+                mappings (a state dict), which is published at once as a bundle. Its owner keeps
+                it; it is not needed after the call.
             access: who may write from now on, enforced by the kernel, for the whole segment and
                 for good. "shared": everybody who may, and asks for it; "live": this process alone,
                 through the tensor that `empty()` made; "immutable": nobody. What is immutable and
@@ -238,11 +240,12 @@ class Client:
         """
         _arguments.require_one_generation(keep)
         _arguments.require_no_stream(stream)
+        copying = _arguments.copy_value(copy)
         fields = self._core.publish(
             _arguments.name_text(name),
-            _sources.publishable(obj),
+            _sources.publishable(obj, copy is True),
             _arguments.access_value(access),
-            _arguments.copy_value(copy),
+            copying,
             _arguments.retention_value(retain),
             _arguments.mode_bits(mode),
             _arguments.group_id(group),
@@ -260,8 +263,9 @@ class Client:
         timeout: float | None = 0,
         generation: int | None = None,
         device: str | None = None,
-    ) -> Tensor:
-        """Attaches a published tensor.
+        keys: Iterable[str] | None = None,
+    ) -> Any:
+        """Attaches what is published under a name: a `Tensor`, or a `Bundle` of many.
 
         The lease on it ends when the tensor and everything made from it are gone, or with
         `release()`. Replacing or removing the name does not disturb it.
@@ -273,9 +277,13 @@ class Client:
             timeout: seconds to wait for the name; 0 does not wait, None waits for ever.
             generation: attach this generation only; None: the current one.
             device: None or "cpu".
+            keys: of a bundle, the paths of the tensors to attach, as in `Bundle.flat`; the path of
+                a mapping stands for all in it. The memory of others is not mapped. None: all.
 
         Raises:
-            NotFoundError: nothing that may be read has this name (with timeout 0).
+            NotFoundError: nothing that may be read has this name (with timeout 0), or the bundle
+                does not have one of the keys.
+            InvalidArgumentError: keys were given for a single tensor.
             TimedOutError: it did not appear in time.
             GenerationGoneError: that generation is no longer published.
             PermissionDeniedError: it may not be written.
@@ -283,13 +291,14 @@ class Client:
             BusyError: "copy_on_write" while somebody else can write.
         """
         _arguments.require_host(device)
-        tensor: Tensor = self._core.get(
+        result = self._core.get(
             _arguments.name_text(name),
             _arguments.attach_value(access),
             _arguments.timeout_ms(timeout),
             _arguments.generation_number(generation),
+            _arguments.bundle_keys(keys),
         )
-        return tensor
+        return result if isinstance(result, Tensor) else Bundle(result)
 
     # ---- names ----
 

@@ -25,14 +25,16 @@ class Publication:
     Attributes:
         name: the name as it was given.
         generation: number that this content of the name got; never repeats at one broker.
-        copied: whether the bytes were copied into shared memory (a snapshot).
+        copied: whether any bytes were copied into shared memory (a snapshot).
         path: how they came to lie there: "allocated", "attached", "copied" or "empty".
         reason: why they were copied ("foreign", "requested", "not_owner", ...), None if not.
-        tensor_bytes: bytes of the tensor, elements times element size.
-        exposed_bytes: bytes that a reader can reach, which is the whole segment.
+        tensor_bytes: bytes of all tensors, elements times element size.
+        exposed_bytes: bytes that a reader can reach, which is the whole memory they lie in.
         survives_restart: whether a restart of the broker keeps it.
         retention: how long it lives: "persist", "owner" or "until-idle".
         aliases_previous: whether the replaced generation had the same memory.
+        tensor_count: tensors of a bundle; 1 for a single tensor.
+        copied_count: how many of them were copied.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Publication:
     survives_restart: bool
     retention: str
     aliases_previous: bool
+    tensor_count: int
+    copied_count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,25 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidl import _capsule
-from tidl._errors import DtypeError, InvalidArgumentError, LayoutError, UnsupportedError
+from tidl import _bundle, _capsule
+from tidl._errors import DtypeError, InvalidArgumentError, LayoutError
 
 Reader = Callable[[Any], Any]
 
 # By class, which is asked once.
 _known_readers: weakref.WeakKeyDictionary[type[Any], Reader] = weakref.WeakKeyDictionary()
+_known_detachers: weakref.WeakKeyDictionary[type[Any], Reader] = weakref.WeakKeyDictionary()
 
 
-def publishable(obj: Any) -> Any:
+def publishable(obj: Any, may_copy: bool = False) -> Any:
     """The object to hand to the extension for `obj`, or an error that says why there is none.
 
+    Args:
+        obj: a tensor, or a mapping of tensors.
+        may_copy: whether those in a mapping may be copied from other devices to the host.
+
     Raises:
-        UnsupportedError: a mapping: bundles are not built yet.
+        Error: something in a mapping, which the message names.
         LayoutError: a torch tensor whose negation is still pending.
         DtypeError: elements that are no numbers, such as text or keys.
         InvalidArgumentError: a tensor without memory of its own: symbolic, sparse or deleted.
@@ -34,13 +39,30 @@ def publishable(obj: Any) -> Any:
     reader = _known_readers.get(kind)
     if reader is None:
         reader = _known_readers[kind] = _reader_of(kind)
-    return reader(obj)
+    return _bundle.draft(obj, member, may_copy) if reader is _as_draft else reader(obj)
+
+
+def member(obj: Any) -> Any:
+    """The same for a tensor in a mapping. State dicts hold parameters: their values are meant."""
+    kind = type(obj)
+    detach = _known_detachers.get(kind)
+    if detach is None:
+        detach = _known_detachers[kind] = _detacher_of(kind)
+    return publishable(detach(obj))
+
+
+def _detacher_of(kind: type[Any]) -> Reader:
+    for base in kind.__mro__:
+        detach = _DETACHERS.get(base.__module__.partition(".")[0])
+        if detach:
+            return detach
+    return _as_it_is
 
 
 def _reader_of(kind: type[Any]) -> Reader:
     """What makes objects of a class publishable."""
     if issubclass(kind, Mapping):
-        return _refuse_mapping
+        return _as_draft
     for base in kind.__mro__:
         reader = _READERS.get(base.__module__.partition(".")[0])
         if reader:
@@ -54,10 +76,9 @@ def _as_it_is(obj: Any) -> Any:
     return obj
 
 
-def _refuse_mapping(obj: Any) -> Any:
-    raise UnsupportedError(
-        "publishing a mapping as a bundle is not built yet; publish its tensors one by one"
-    )
+def _as_draft(obj: Any) -> Any:
+    """Stands for mappings among the readers; they need more than the object."""
+    return _bundle.draft(obj, member, False)
 
 
 def _through_numpy(obj: Any) -> Any:
@@ -67,6 +88,16 @@ def _through_numpy(obj: Any) -> Any:
     except ImportError:
         return obj
     return numpy.asarray(obj)
+
+
+def _detach_torch(obj: Any) -> Any:
+    is_tensor = isinstance(obj, sys.modules["torch"].Tensor)
+    return obj.detach() if is_tensor and obj.requires_grad else obj
+
+
+def _detach_paddle(obj: Any) -> Any:
+    is_tensor = isinstance(obj, sys.modules["paddle"].Tensor)
+    return obj.detach() if is_tensor and not obj.stop_gradient else obj
 
 
 def _from_torch(obj: Any) -> Any:
@@ -144,3 +175,5 @@ _READERS: Mapping[str, Reader] = {
     "quadrants": _from_taichi,
     "gstaichi": _from_taichi,
 }
+
+_DETACHERS: Mapping[str, Reader] = {"torch": _detach_torch, "paddle": _detach_paddle}

@@ -33,6 +33,8 @@ def test_allocated_memory_is_not_copied(client: tidl.Client, name: str) -> None:
         survives_restart=False,
         retention="until-idle",
         aliases_previous=False,
+        tensor_count=1,
+        copied_count=0,
     )
     assert publication.generation > 0
 

@@ -334,7 +334,8 @@ def run_packaging(context: Context) -> Tally:
 def run_docs(context: Context) -> Tally:
     """What README and examples print is what they do."""
     builds.install_wheel(context)
-    return run_pytest(context, "docs", ["tests/docs"], {})
+    environment = {"TIDL_BUILD_DIR": str(builds.build(context, "release"))}
+    return run_pytest(context, "docs", ["tests/docs"], environment)
 
 
 def run_demo(context: Context) -> Tally:

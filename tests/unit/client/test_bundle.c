@@ -57,7 +57,7 @@ static void publish_scattered(struct scene *scene, size_t count)
 	cr_assert_eq(tidl_draft_new(&draft), 0);
 	for (size_t i = 0; i < count; i++) {
 		struct tidl_tensor *tensor = tt_tensor_counting(scene->client, 1, shape);
-		char key[16];
+		char key[24];
 
 		((float *)tidl_tensor_data(tensor))[3] = (float)i;
 		(void)snprintf(key, sizeof(key), "k%zu", i);
@@ -69,19 +69,14 @@ static void publish_scattered(struct scene *scene, size_t count)
 	tidl_draft_free(draft);
 }
 
-TT_TEST(bundle, one_publish_one_get, .timeout = 60)
+/* head, an empty mapping, n/other, tied: head's memory once more. All foreign. */
+static void publish_tied(struct scene *scene, struct tidl_publication *ret_publication)
 {
 	static float weight[12] = {1.0f, 2.0f, 3.0f};
 	static float other[5];
 	struct tt_foreign foreign[3];
-	struct tidl_publication publication = {.size = sizeof(publication)};
-	struct tidl_bundle *bundle;
-	struct tidl_tensor *head, *tied;
 	struct tidl_draft *draft;
-	struct scene scene;
-	size_t index, position;
 
-	scene_begin(&scene);
 	tt_foreign_init(&foreign[0], weight, 2, (int64_t[]){3, 4}, NULL);
 	tt_foreign_init(&foreign[1], other, 1, (int64_t[]){5}, NULL);
 	tt_foreign_init(&foreign[2], weight, 2, (int64_t[]){3, 4}, NULL);
@@ -90,11 +85,20 @@ TT_TEST(bundle, one_publish_one_get, .timeout = 60)
 	cr_assert_eq(tidl_draft_add_mapping(draft, "nothing"), 0);
 	cr_assert_eq(tidl_draft_add_legacy(draft, "n/other", &foreign[1].legacy), 0);
 	cr_assert_eq(tidl_draft_add(draft, "tied", &foreign[2].managed), 0);
-	cr_assert_eq(tidl_publish_bundle(scene.client, "x", draft, NULL, &publication), 0, "%s",
+	cr_assert_eq(tidl_publish_bundle(scene->client, "x", draft, NULL, ret_publication), 0, "%s",
 		     tidl_last_error());
 	cr_assert_eq(foreign[0].deleted, 0, "the draft still owns it");
 	tidl_draft_free(draft);
 	cr_assert_eq(foreign[0].deleted + foreign[1].deleted + foreign[2].deleted, 3);
+}
+
+TT_TEST(bundle, one_round_trip_publishes_all, .timeout = 60)
+{
+	struct tidl_publication publication = {.size = sizeof(publication)};
+	struct scene scene;
+
+	scene_begin(&scene);
+	publish_tied(&scene, &publication);
 	cr_assert_eq(scene.store.allocate_count, 1);
 	cr_assert_eq(scene.store.publish_count, 1);
 	cr_assert(scene.store.published.is_bundle);
@@ -103,7 +107,18 @@ TT_TEST(bundle, one_publish_one_get, .timeout = 60)
 	cr_assert_eq(publication.tensor_count, 3);
 	cr_assert_eq(publication.copied_count, 3);
 	cr_assert_eq(publication.tensor_bytes, 48 + 20 + 48);
+	scene_end(&scene);
+}
 
+TT_TEST(bundle, what_is_in_it, .timeout = 60)
+{
+	struct tidl_tensor *tensor = NULL;
+	struct tidl_bundle *bundle;
+	struct scene scene;
+	size_t index, position;
+
+	scene_begin(&scene);
+	publish_tied(&scene, NULL);
 	cr_assert_eq(tidl_get_bundle(scene.client, "x", NULL, &bundle), 0, "%s", tidl_last_error());
 	cr_assert_eq(scene.store.get_count, 1);
 	cr_assert_eq(tidl_bundle_count(bundle), 3);
@@ -115,13 +130,31 @@ TT_TEST(bundle, one_publish_one_get, .timeout = 60)
 	cr_assert_eq(index, 2);
 	cr_assert_eq(tidl_bundle_find(bundle, "nothing", &index), TIDL_ERR_NOT_FOUND);
 	cr_assert_eq(tidl_bundle_find(bundle, "n", &index), TIDL_ERR_NOT_FOUND);
+	cr_assert_eq(tidl_bundle_tensor(bundle, 3, &tensor), TIDL_ERR_INVALID_ARGUMENT);
+	cr_assert_null(tensor);
 	cr_assert_eq(tidl_bundle_nbytes(bundle), 116);
 	cr_assert_eq(tidl_bundle_segment_count(bundle), 1);
 	cr_assert_eq(tidl_bundle_generation(bundle), 7);
+	cr_assert_eq(tidl_bundle_owner_uid(bundle), geteuid());
+	cr_assert_eq(tidl_bundle_attach(bundle), TIDL_ATTACH_READ);
+	cr_assert_eq(tidl_bundle_access(bundle), TIDL_ACCESS_SHARED);
 	cr_assert_str_eq(tidl_bundle_name(bundle), "x");
+	cr_assert_null(tidl_bundle_metadata(bundle));
+	tidl_bundle_unref(bundle);
+	scene_end(&scene);
+}
+
+TT_TEST(bundle, the_last_of_it_gives_the_lease_back, .timeout = 60)
+{
+	struct tidl_tensor *head, *tied;
+	struct tidl_bundle *bundle;
+	struct scene scene;
+
+	scene_begin(&scene);
+	publish_tied(&scene, NULL);
+	cr_assert_eq(tidl_get_bundle(scene.client, "x", NULL, &bundle), 0);
 	cr_assert_eq(tidl_bundle_tensor(bundle, 0, &head), 0);
 	cr_assert_eq(tidl_bundle_tensor(bundle, 2, &tied), 0);
-	cr_assert_eq(tidl_bundle_tensor(bundle, 3, &tied), TIDL_ERR_INVALID_ARGUMENT);
 	cr_assert_eq(tidl_tensor_data(head), tidl_tensor_data(tied), "tied weights come back tied");
 	cr_assert_float_eq(((float *)tidl_tensor_data(head))[2], 3.0f, 0.0f);
 	cr_assert_eq(tidl_bundle_ref(bundle), bundle);
@@ -192,7 +225,7 @@ TT_TEST(bundle, long_lists_travel_in_a_manifest, .timeout = 60)
 	struct tidl_tensor *tensor;
 	struct tidl_draft *draft;
 	struct scene scene;
-	char key[24];
+	char key[40];
 
 	scene_begin(&scene);
 	cr_assert_eq(tidl_draft_new(&draft), 0);
@@ -424,6 +457,7 @@ static void lie_try(enum lie lie)
 	scene.store.replaced_manifest_fd = lie_open(lie);
 	r = tidl_get_bundle(scene.client, "x", NULL, &bundle);
 	cr_assert_eq(r, lies[lie].expected, "%s: %d %s", lies[lie].what, r, tidl_last_error());
+	cr_assert_eq(scene.store.get_count, 1);
 	scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 1, "%s", lies[lie].what);
 	if (scene.store.replaced_manifest_fd > 0)

@@ -150,12 +150,13 @@ static uint64_t store_cursor(const struct tt_store *store, const struct tdp_mani
 static int store_manifest_fd(const struct tt_store *store, const struct tdp_manifest *rows)
 {
 	size_t size_bytes = tdp_manifest_packed_bytes(rows);
-	unsigned char *bytes = malloc(size_bytes);
+	unsigned char *bytes;
 	struct tdp_fault fault;
 	int fd = -1;
 
 	if (store->replaced_manifest_fd > 0)
 		return dup(store->replaced_manifest_fd);
+	bytes = malloc(size_bytes);
 	tdp_manifest_pack(rows, bytes);
 	if (tdp_sealed_create("fake", bytes, size_bytes, &fd, &fault) < 0)
 		fd = -1;

@@ -11,16 +11,26 @@
 #include "client/lib/owner.h"
 #include "client/lib/publish.h"
 #include "client/lib/report.h"
+#include "client/lib/source.h"
 #include "proto/tensor/dtype.h"
 
-static int publish_member(struct tidl_client *client, const char *name,
-			  const struct tdc_member *member,
+/* On success the source's reference is the library's; on failure the tensor stays with the caller.
+ */
+static int publish_single(struct tidl_client *client, const char *name, struct tdc_member *member,
 			  const struct tidl_publish_options *options,
 			  struct tidl_publication *ret_publication, struct tdp_fault *fault)
 {
 	struct tdc_content content = {.member_count = 1, .members = member};
+	int r;
 
-	return tdc_publish_text(client, name, &content, options, ret_publication, fault);
+	if (member->source == NULL)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	r = tdc_publish_text(client, name, &content, options, ret_publication, fault);
+	if (r < 0)
+		(void)tdc_source_forget(member->source);
+	else
+		(void)tdc_source_unref(member->source);
+	return r;
 }
 
 static int publish_check_arguments(const struct tidl_client *client, const void *managed,
@@ -42,11 +52,10 @@ int tidl_publish(struct tidl_client *client, const char *name,
 
 	if (r == 0)
 		r = tdc_import(managed, &member.import, &fault);
-	if (r == 0)
-		r = publish_member(client, name, &member, options, ret_publication, &fault);
-	/* The broker holds the memory now, or a copy of it. */
-	if (r == 0 && managed->deleter != NULL)
-		managed->deleter(managed);
+	if (r < 0)
+		return tdc_report(r, &fault);
+	member.source = tdc_source_new(managed, NULL);
+	r = publish_single(client, name, &member, options, ret_publication, &fault);
 	return tdc_report(r, &fault);
 }
 
@@ -60,10 +69,10 @@ int tidl_publish_legacy(struct tidl_client *client, const char *name,
 
 	if (r == 0)
 		r = tdc_import_legacy(managed, &member.import, &fault);
-	if (r == 0)
-		r = publish_member(client, name, &member, options, ret_publication, &fault);
-	if (r == 0 && managed->deleter != NULL)
-		managed->deleter(managed);
+	if (r < 0)
+		return tdc_report(r, &fault);
+	member.source = tdc_source_new(NULL, managed);
+	r = publish_single(client, name, &member, options, ret_publication, &fault);
 	return tdc_report(r, &fault);
 }
 

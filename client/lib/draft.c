@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bundles that are being put together: keys and the frameworks' tensors, which belong to the draft
+ * Bundles that are being put together: keys and the frameworks' tensors, which the draft holds
  * until it is freed. Checks each of them as it comes; copies and publishes nothing.
  */
 #include "client/lib/draft.h"
@@ -16,17 +16,10 @@
 
 enum { DRAFT_FIRST_CAPACITY = 16 };
 
-/* The structure behind a member. One of the two. */
-struct draft_source {
-	DLManagedTensorVersioned *versioned;
-	DLManagedTensor *legacy;
-};
-
 struct tidl_draft {
 	size_t member_count;
 	size_t member_capacity;
-	struct tdc_member *members; /* keys are owned */
-	struct draft_source *sources;
+	struct tdc_member *members; /* keys are owned, and one reference to each source */
 	size_t mapping_count;
 	size_t mapping_capacity;
 	struct tdp_empty_mapping *mappings; /* keys are owned */
@@ -64,39 +57,40 @@ static bool records_reserve(void **records, size_t count, size_t capacity, size_
 static int draft_reserve(struct tidl_draft *draft, struct tdp_fault *fault)
 {
 	size_t count = draft->member_count;
-	size_t capacity = draft->member_capacity;
 	void *members = draft->members;
-	void *sources = draft->sources;
-	bool is_done = records_reserve(&members, count, capacity, sizeof(*draft->members));
 
-	draft->members = members;
-	is_done = is_done && records_reserve(&sources, count, capacity, sizeof(*draft->sources));
-	draft->sources = sources;
-	if (!is_done)
+	if (!records_reserve(&members, count, draft->member_capacity, sizeof(*draft->members)))
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	if (count == capacity)
-		draft->member_capacity = capacity > 0 ? 2 * capacity : DRAFT_FIRST_CAPACITY;
+	draft->members = members;
+	if (count == draft->member_capacity)
+		draft->member_capacity = count > 0 ? 2 * count : DRAFT_FIRST_CAPACITY;
 	return 0;
 }
 
-static int draft_import(const char *key, const struct draft_source *source,
-			struct tdc_member *ret_member, struct tdp_fault *fault)
+/* On failure the tensor stays with the caller. */
+static int draft_import(const char *key, DLManagedTensorVersioned *versioned,
+			DLManagedTensor *legacy, struct tdc_member *ret_member,
+			struct tdp_fault *fault)
 {
-	int r = source->versioned != NULL
-			? tdc_import(source->versioned, &ret_member->import, fault)
-			: tdc_import_legacy(source->legacy, &ret_member->import, fault);
+	char *copy;
+	int r = versioned != NULL ? tdc_import(versioned, &ret_member->import, fault)
+				  : tdc_import_legacy(legacy, &ret_member->import, fault);
 
 	if (r < 0)
 		return tdc_member_fault(fault, key);
-	ret_member->key = strdup(key);
-	return ret_member->key == NULL ? tdp_fault_code(fault, TIDL_ERR_NO_MEMORY) : 0;
+	copy = strdup(key);
+	ret_member->key = copy;
+	ret_member->source = copy != NULL ? tdc_source_new(versioned, legacy) : NULL;
+	if (ret_member->source != NULL)
+		return 0;
+	free(copy);
+	return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 }
 
 int tdc_draft_add(struct tidl_draft *draft, const char *key,
 		  struct DLManagedTensorVersioned *versioned, struct DLManagedTensor *legacy,
 		  struct tdp_fault *fault)
 {
-	struct draft_source source = {.versioned = versioned, .legacy = legacy};
 	struct tdc_member member;
 	int r = tdp_key_check(key, strlen(key), fault);
 
@@ -105,10 +99,9 @@ int tdc_draft_add(struct tidl_draft *draft, const char *key,
 	if (r == 0)
 		r = draft_reserve(draft, fault);
 	if (r == 0)
-		r = draft_import(key, &source, &member, fault);
+		r = draft_import(key, versioned, legacy, &member, fault);
 	if (r < 0)
 		return r;
-	draft->sources[draft->member_count] = source;
 	draft->members[draft->member_count++] = member;
 	return 0;
 }
@@ -172,26 +165,17 @@ int tdc_draft_finish(const struct tidl_draft *draft, struct tdc_content *ret_con
 	return 0;
 }
 
-static void source_delete(const struct draft_source *source)
-{
-	if (source->versioned != NULL && source->versioned->deleter != NULL)
-		source->versioned->deleter(source->versioned);
-	if (source->legacy != NULL && source->legacy->deleter != NULL)
-		source->legacy->deleter(source->legacy);
-}
-
 void tidl_draft_free(struct tidl_draft *draft)
 {
 	if (draft == NULL)
 		return;
 	for (size_t i = 0; i < draft->member_count; i++) {
-		source_delete(&draft->sources[i]);
+		(void)tdc_source_unref(draft->members[i].source);
 		free((void *)(uintptr_t)draft->members[i].key);
 	}
 	for (size_t i = 0; i < draft->mapping_count; i++)
 		free((void *)(uintptr_t)draft->mappings[i].key);
 	free(draft->members);
-	free(draft->sources);
 	free(draft->mappings);
 	free(draft);
 }

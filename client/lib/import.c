@@ -48,7 +48,11 @@ static int import_check_fields(const DLTensor *dl, struct tdp_fault *fault)
 static int import_tensor(const DLTensor *dl, uint64_t flags, struct tdc_import *ret_import,
 			 struct tdp_fault *fault)
 {
-	struct tdc_import import = {.is_readonly = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0};
+	struct tdc_import import = {
+		.data = dl->data,
+		.is_readonly = (flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0,
+		.is_pinned = dl->device.device_type != kDLCPU,
+	};
 	int64_t begin_bytes;
 	int64_t end_bytes;
 	uintptr_t first;

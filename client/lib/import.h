@@ -13,11 +13,13 @@
 /* A framework's tensor, checked. Borrows shape and strides from the DLPack structure. */
 struct tdc_import {
 	const unsigned char *first; /* first logical element; NULL when empty */
+	void *data;		    /* the structure's pointer, which may be its owner's block */
 	struct tdp_layout layout;   /* byte_offset 0: from `first` */
 	struct tdp_extent extent;
 	uintptr_t begin; /* addresses touched: [begin, end) */
 	uintptr_t end;
 	bool is_readonly;
+	bool is_pinned; /* memory that a device knows by its pages */
 };
 
 /*

@@ -38,12 +38,14 @@ struct placing {
 
 int tdc_member_fault(struct tdp_fault *fault, const char *key)
 {
-	char sentence[TDP_FAULT_TEXT_MAX];
+	struct tdp_fault inner;
 
 	if (key[0] == '\0')
 		return fault->code;
-	memcpy(sentence, fault->text, sizeof(sentence));
-	return tdp_fault_set(fault, fault->code, "'%s': %s", key, sentence);
+	inner = *fault;
+	(void)tdp_fault_set(fault, inner.code, "'%s': %s", key, inner.text);
+	fault->detail = inner.detail;
+	return inner.code;
 }
 
 static const char *copy_reason_sentence(enum tidl_copy_reason reason)

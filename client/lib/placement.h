@@ -9,6 +9,7 @@
 #include "client/lib/import.h"
 #include "client/lib/lease.h"
 #include "client/lib/segment.h"
+#include "client/lib/source.h"
 #include "include/tidl/publish.h"
 #include "proto/base/arena.h"
 #include "proto/base/attr.h"
@@ -19,6 +20,7 @@
 struct tdc_member {
 	const char *key; /* path in a bundle; "" for a single tensor */
 	struct tdc_import import;
+	struct tdc_source *source; /* of the import */
 };
 
 /* What is published under one name. Borrowed. */

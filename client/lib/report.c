@@ -10,6 +10,7 @@
 enum { OPTIONS_MAX_BYTES = 4096 };
 
 static _Thread_local char last_error[TDP_FAULT_TEXT_MAX];
+static _Thread_local int last_detail;
 
 int tdc_report(int result, const struct tdp_fault *fault)
 {
@@ -17,6 +18,7 @@ int tdc_report(int result, const struct tdp_fault *fault)
 
 	if (result >= 0)
 		return result;
+	last_detail = fault->code == result ? fault->detail : 0;
 	if (fault->code != result || text[0] == '\0')
 		text = tdp_error_text(result);
 	(void)snprintf(last_error, sizeof(last_error), "%s", text);
@@ -26,6 +28,11 @@ int tdc_report(int result, const struct tdp_fault *fault)
 const char *tdc_report_last(void)
 {
 	return last_error;
+}
+
+int tdc_report_last_detail(void)
+{
+	return last_detail;
 }
 
 static bool is_zero(const unsigned char *bytes, size_t size_bytes)

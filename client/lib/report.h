@@ -12,6 +12,9 @@ int tdc_report(int result, const struct tdp_fault *fault);
 
 const char *tdc_report_last(void);
 
+/* The detail that came with it. */
+int tdc_report_last_detail(void);
+
 /*
  * Copy a caller's options over zeroed @ret_options of @size_bytes. The caller's struct may be of an
  * older version (shorter: the rest stays 0) or a newer one (longer: refused unless what this

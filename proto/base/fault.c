@@ -130,6 +130,7 @@ int(tdp_fault_set)(struct tdp_fault *fault, int code, const char *format, ...)
 	(void)vsnprintf(fault->text, sizeof(fault->text), format, arguments);
 	va_end(arguments);
 	fault->code = code;
+	fault->detail = 0;
 	tdp_utf8_clean(fault->text);
 	return code;
 }

@@ -15,7 +15,9 @@
 enum { TDP_FAULT_TEXT_MAX = 512 };
 
 struct tdp_fault {
-	int code; /* TIDL_ERR_*, 0 when nothing failed */
+	int code;   /* TIDL_ERR_*, 0 when nothing failed */
+	int detail; /* what kind of that: enum tidl_copy_reason, with TIDL_ERR_COPY_NEEDED; else 0
+		     */
 	char text[TDP_FAULT_TEXT_MAX];
 };
 

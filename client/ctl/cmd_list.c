@@ -6,6 +6,7 @@
 #include "client/ctl/text.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 static const struct ctl_column columns[] = {
@@ -32,15 +33,16 @@ static void table_add_name(struct ctl_table *table, const struct ctl_context *co
 		ctl_table_add(table, "%s:%s", ctl_text_owner(entry->owner_uid, owner), entry->name);
 }
 
-/* DTYPE and SHAPE: those of the tensor, or the number of tensors where there are several. */
+/* DTYPE and SHAPE: those of the tensor, or the number of tensors of a bundle. */
 static void table_add_tensor(struct ctl_table *table, const struct tidl_list_entry *entry)
 {
 	char dtype[CTL_WORD_MAX];
 	char *shape;
 
-	if (entry->tensor_count != 1) {
+	if (entry->is_bundle) {
 		ctl_table_add(table, "bundle");
-		ctl_table_add(table, "%" PRIu32 " tensors", entry->tensor_count);
+		ctl_table_add(table, "%" PRIu32 " tensor%s", entry->tensor_count,
+			      entry->tensor_count == 1 ? "" : "s");
 		return;
 	}
 	shape = ctl_text_tuple(entry->shape, entry->ndim);
@@ -76,9 +78,21 @@ static void listing_print_table(const struct ctl_context *context,
 	ctl_table_free(table);
 }
 
-static json_t *entry_to_json(const struct tidl_list_entry *entry)
+/* Of the first tensor; null where a bundle has none. */
+static void entry_add_tensor(json_t *object, const struct tidl_list_entry *entry)
 {
 	char dtype[CTL_WORD_MAX];
+	bool is_empty = entry->tensor_count == 0;
+
+	ctl_json_set(object, "dtype",
+		     is_empty ? json_null()
+			      : ctl_json_text(tidl_dtype_name(entry->dtype, dtype, sizeof(dtype))));
+	ctl_json_set(object, "shape",
+		     is_empty ? json_null() : ctl_json_tuple(entry->shape, entry->ndim));
+}
+
+static json_t *entry_to_json(const struct tidl_list_entry *entry)
+{
 	json_t *object = json_object();
 
 	ctl_json_set(object, "name", ctl_json_text(entry->name));
@@ -88,9 +102,8 @@ static json_t *entry_to_json(const struct tidl_list_entry *entry)
 	ctl_json_set(object, "retention", ctl_json_text(tidl_retention_name(entry->retention)));
 	ctl_json_set(object, "mode", ctl_json_mode(entry->mode));
 	ctl_json_set(object, "tensors", ctl_json_number(entry->tensor_count));
-	ctl_json_set(object, "dtype",
-		     ctl_json_text(tidl_dtype_name(entry->dtype, dtype, sizeof(dtype))));
-	ctl_json_set(object, "shape", ctl_json_tuple(entry->shape, entry->ndim));
+	ctl_json_set(object, "bundle", json_boolean(entry->is_bundle));
+	entry_add_tensor(object, entry);
 	ctl_json_set(object, "tensor_bytes", ctl_json_number(entry->tensor_bytes));
 	ctl_json_set(object, "segment_bytes", ctl_json_number(entry->segment_bytes));
 	ctl_json_set(object, "holders", ctl_json_number(entry->holder_count));

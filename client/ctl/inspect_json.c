@@ -26,6 +26,7 @@ static void info_to_json(json_t *document, const struct tidl_inspect_info *info)
 	ctl_json_set(document, "mode", ctl_json_mode(info->mode));
 	ctl_json_set(document, "group", ctl_json_number(info->group));
 	ctl_json_set(document, "age_ms", ctl_json_number(info->age_ms));
+	ctl_json_set(document, "bundle", json_boolean(info->is_bundle));
 	ctl_json_set(document, "path", ctl_json_text(tidl_path_name(info->path)));
 	ctl_json_set(document, "copied", json_boolean(info->path == TIDL_PATH_COPIED));
 	ctl_json_set(document, "exposed_bytes", ctl_json_number(info->exposed_bytes));

@@ -96,6 +96,9 @@ static void info_print(const struct tidl_inspect_info *info)
 	line_print("mode", "%s", ctl_text_mode(info->mode, word));
 	line_print("group", "%" PRIu32, info->group);
 	line_print("age", "%s", ctl_text_age(info->age_ms, word));
+	if (info->is_bundle)
+		line_print("bundle", "tensors: %zu, segments: %zu", info->tensor_count,
+			   info->segment_count);
 	line_print("path", "%s", tidl_path_name(info->path));
 	line_print("copied", "%s", info->path == TIDL_PATH_COPIED ? "yes" : "no");
 	line_print("exposed bytes", "%" PRIu64, info->exposed_bytes);
@@ -129,8 +132,13 @@ static void tensor_add(struct ctl_table *table, const struct tidl_inspection *in
 
 static void tensors_print(const struct tidl_inspection *inspection, size_t count)
 {
-	struct ctl_table *table = TABLE_NEW(tensor_columns);
+	struct ctl_table *table;
 
+	if (count == 0) {
+		puts("tensors: none");
+		return;
+	}
+	table = TABLE_NEW(tensor_columns);
 	for (size_t i = 0; i < count; i++)
 		tensor_add(table, inspection, tidl_inspection_tensor(inspection, i));
 	puts("tensors:");

@@ -75,6 +75,7 @@ static const struct tidl_list_entry entries[] = {
 		.retention = TIDL_RETENTION_PERSIST,
 		.mode = 0600,
 		.tensor_count = 3,
+		.is_bundle = 1,
 		.dtype = {.code = 2, .bits = 32, .lanes = 1},
 		.ndim = 0,
 		.tensor_bytes = 4,
@@ -189,6 +190,7 @@ static const struct tidl_inspect_info info_full = {
 		},
 	.segment_count = 2,
 	.tensor_count = 3,
+	.is_bundle = 1,
 	.holder_count = 2,
 };
 

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import os
 import re
+import subprocess
 import weakref
 from collections import OrderedDict
 from pathlib import Path
@@ -398,7 +399,31 @@ def test_listing_and_inspection(client: tidl.Client, name: str) -> None:
     (entry,) = [entry for entry in client.list() if entry.name == name]
     assert (entry.tensor_count, entry.dtype, entry.shape) == (40, "int64", (1,))
     inspection = client.inspect(name)
+    assert entry.bundle
+    assert inspection.bundle
     assert [tensor.shape for tensor in inspection.tensors] == [(i + 1,) for i in range(40)]
+
+
+def test_listing_an_empty_bundle(client: tidl.Client, name: str) -> None:
+    client.publish(name, {})
+    (entry,) = [entry for entry in client.list() if entry.name == name]
+    assert (entry.bundle, entry.tensor_count, entry.dtype, entry.shape) == (True, 0, None, ())
+    inspection = client.inspect(name)
+    assert (inspection.bundle, inspection.tensors, inspection.segments) == (True, (), ())
+
+
+def test_tidlctl_shows_bundles(client: tidl.Client, name: str) -> None:
+    client.publish(name, {"a": {"b": np.ones(3), "none": {}}, "c": np.zeros(0)})
+    tidlctl = Path(tidl.__file__).parent / "bin/tidlctl"
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([tidlctl, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert re.search(rf"^{name} +bundle +2 tensors +24 ", run("list"), re.MULTILINE)
+    text = run("inspect", name)
+    assert "bundle: tensors: 2, segments: 1" in text
+    assert re.search(r"^  a/b +float64 +\(3,\)", text, re.MULTILINE)
 
 
 def test_quota_reached_half_way(own_runtime: Path) -> None:

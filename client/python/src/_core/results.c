@@ -46,14 +46,15 @@ PyObject *tpy_result_publication(const struct tidl_publication *publication)
 static PyObject *result_list_entry(const struct tidl_list_entry *entry)
 {
 	return Py_BuildValue(
-		"{s:k,s:N,s:K,s:N,s:N,s:k,s:k,s:N,s:N,s:K,s:K,s:k,s:K,s:L}", "owner",
+		"{s:k,s:N,s:K,s:N,s:N,s:k,s:k,s:N,s:N,s:N,s:K,s:K,s:k,s:K,s:L}", "owner",
 		(unsigned long)entry->owner_uid, "name", tpy_result_text(entry->name), "generation",
 		(unsigned long long)entry->generation, "access",
 		tpy_result_text(tidl_access_name(entry->access)), "retention",
 		tpy_result_text(tidl_retention_name(entry->retention)), "mode",
 		(unsigned long)entry->mode, "tensor_count", (unsigned long)entry->tensor_count,
-		"dtype", tpy_dtype_to_python(entry->dtype), "shape",
-		tpy_result_integers(entry->ndim, entry->shape), "tensor_bytes",
+		"bundle", PyBool_FromLong(entry->is_bundle), "dtype",
+		entry->tensor_count ? tpy_dtype_to_python(entry->dtype) : Py_NewRef(Py_None),
+		"shape", tpy_result_integers(entry->ndim, entry->shape), "tensor_bytes",
 		(unsigned long long)entry->tensor_bytes, "segment_bytes",
 		(unsigned long long)entry->segment_bytes, "holder_count",
 		(unsigned long)entry->holder_count, "age_ms", (unsigned long long)entry->age_ms,
@@ -136,14 +137,15 @@ static PyObject *result_tensor(const struct tidl_tensor_info *tensor)
 static PyObject *result_head(const struct tidl_inspect_info *info)
 {
 	return Py_BuildValue(
-		"{s:k,s:N,s:K,s:N,s:N,s:N,s:k,s:k,s:K,s:K,s:N,s:N,s:N,s:N,s:N}", "owner",
+		"{s:k,s:N,s:K,s:N,s:N,s:N,s:k,s:k,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N}", "owner",
 		(unsigned long)info->owner_uid, "name", tpy_result_text(info->name), "generation",
 		(unsigned long long)info->generation, "access",
 		tpy_result_text(tidl_access_name(info->access)), "retention",
 		tpy_result_text(tidl_retention_name(info->retention)), "path",
 		tpy_result_text(tidl_path_name(info->path)), "mode", (unsigned long)info->mode,
 		"group", (unsigned long)info->group, "age_ms", (unsigned long long)info->age_ms,
-		"exposed_bytes", (unsigned long long)info->exposed_bytes, "survives_restart",
+		"exposed_bytes", (unsigned long long)info->exposed_bytes, "bundle",
+		PyBool_FromLong(info->is_bundle), "survives_restart",
 		PyBool_FromLong(info->survives_restart), "write_protected",
 		PyBool_FromLong(info->is_write_protected), "same_uid_write_protected",
 		PyBool_FromLong(info->is_same_uid_write_protected), "metadata",

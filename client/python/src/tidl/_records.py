@@ -156,9 +156,12 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """One line of `Client.list()`; dtype and shape are those of the first tensor.
+    """One line of `Client.list()`.
 
     Attributes:
+        bundle: whether it is a bundle; tensor_count says of how many.
+        dtype: of the first tensor; None if there is none.
+        shape: of the first tensor; () if there is none.
         owner: uid of the owner.
         age: seconds since publishing.
         mode: permission bits.
@@ -171,7 +174,8 @@ class ListEntry:
     retention: str
     mode: int
     tensor_count: int
-    dtype: str
+    bundle: bool
+    dtype: str | None
     shape: tuple[int, ...]
     tensor_bytes: int
     segment_bytes: int
@@ -188,6 +192,7 @@ class Inspection:
         owner: uid of the owner.
         access: how the memory may be used: "shared".
         age: seconds since publishing.
+        bundle: whether it is a bundle.
         write_protected: whether other users cannot write without a grant.
         same_uid_write_protected: whether not even processes of the broker's own user can.
         metadata: what the publisher attached, or None.
@@ -205,6 +210,7 @@ class Inspection:
     group: int
     age: float
     exposed_bytes: int
+    bundle: bool
     survives_restart: bool
     write_protected: bool
     same_uid_write_protected: bool

@@ -138,6 +138,11 @@ int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_tensor **r
 	return tdc_report(r, &fault);
 }
 
+const struct tidl_broker_info *tidl_tensor_broker(const struct tidl_tensor *tensor)
+{
+	return tidl_broker(tensor->origin->client);
+}
+
 int tidl_tensor_export(struct tidl_tensor *tensor, struct DLManagedTensorVersioned **ret_managed)
 {
 	struct tdp_fault fault = {.code = 0};

@@ -149,15 +149,18 @@ void tdc_client_end(struct tidl_client *client)
 
 void tdc_client_close(struct tidl_client *client)
 {
-	unsigned char *packet;
-	int fd;
+	unsigned char *packet = NULL;
+	int fd = -1;
 
 	tdc_client_end(client);
 	tdc_client_lock(client);
-	fd = tdp_fd_steal(&client->link.fd);
+	/* A tensor's call may still poll the socket; it was woken, and the last reference closes. */
+	if (client->leader == NULL) {
+		fd = tdp_fd_steal(&client->link.fd);
+		packet = client->packet;
+		client->packet = NULL;
+	}
 	tdc_attention_close(client);
-	packet = client->packet;
-	client->packet = NULL;
 	tdc_client_unlock(client);
 	(void)tdp_fd_close(fd);
 	free(packet);

@@ -265,19 +265,31 @@ int tdc_pending_peek(const struct tidl_pending *pending, struct tdp_fault *fault
 			     tdp_message_name(call->reply->message.kind));
 }
 
-/* Not done: the answer, when it comes, is nobody's. Client locked. */
-static void pending_cancel(struct tidl_pending *pending)
+/* Client locked. */
+static void pending_send_cancel(struct tidl_pending *pending)
 {
 	struct tidl_client *client = pending->client;
 
-	if (!pending->call.is_sent)
+	if (pending->cancel == NULL)
 		return;
-	client->orphan_count++;
 	tdc_outbound_push(client, pending->cancel);
 	pending->cancel = NULL;
 	tdc_outbound_flush(client);
 	if (client->outbound.head != NULL)
 		tdc_attention_await_room(client, true);
+}
+
+void tidl_pending_cancel(struct tidl_pending *pending)
+{
+	struct tdc_call *call = &pending->call;
+
+	tdc_client_lock(pending->client);
+	if (!call->is_done && call->is_sent)
+		pending_send_cancel(pending);
+	else if (!call->is_done)
+		tdc_waiters_end(pending->client, call,
+				tdp_fault_code(call->fault, TIDL_ERR_CANCELLED));
+	tdc_client_unlock(pending->client);
 }
 
 void tidl_pending_free(struct tidl_pending *pending)
@@ -288,10 +300,13 @@ void tidl_pending_free(struct tidl_pending *pending)
 		return;
 	client = pending->client;
 	tdc_client_lock(client);
-	if (!pending->call.is_done)
-		pending_cancel(pending);
-	else if (!pending->is_taken && pending->call.result == 0)
+	if (!pending->call.is_done && pending->call.is_sent) {
+		/* The answer, when it comes, is nobody's. */
+		client->orphan_count++;
+		pending_send_cancel(pending);
+	} else if (pending->call.is_done && !pending->is_taken && pending->call.result == 0) {
 		tdc_reply_give_back(client, pending->call.reply);
+	}
 	tdc_waiters_unlink(client, &pending->call);
 	tdc_attention_forget(client, &pending->ready);
 	tdc_client_unlock(client);
@@ -306,7 +321,8 @@ size_t tidl_due(struct tidl_client *client)
 	tdc_client_lock(client);
 	count = client->orphan_count;
 	for (call = client->calls; call != NULL; call = call->next) {
-		if (call->ready != NULL && !call->is_done)
+		/* What the library itself asked for is nothing to watch a descriptor for. */
+		if (call->ready != NULL && call->sleepers == NULL && !call->is_done)
 			count++;
 	}
 	tdc_client_unlock(client);

@@ -74,6 +74,12 @@ TIDL_API int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret
 TIDL_API int tidl_pending_any(struct tidl_pending *pending, struct tidl_tensor **ret_tensor,
 			      struct tidl_bundle **ret_bundle);
 
+/*
+ * tidl_pending_cancel - give it up at the broker, yet wait for what becomes of it: its answer is
+ * TIDL_ERR_CANCELLED, unless another one was on its way. Never blocks.
+ */
+TIDL_API void tidl_pending_cancel(struct tidl_pending *pending);
+
 /* tidl_pending_free - cancel it unless it is done, and free it. NULL is allowed. Never blocks. */
 TIDL_API void tidl_pending_free(struct tidl_pending *pending);
 

@@ -145,6 +145,9 @@ TIDL_API uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor);
  */
 TIDL_API int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_tensor **ret_tensor);
 
+/* tidl_tensor_broker - the broker that it came from, also after tidl_disconnect(). */
+TIDL_API const struct tidl_broker_info *tidl_tensor_broker(const struct tidl_tensor *tensor);
+
 /* Export read-only memory although the receiver cannot be told, or ignores, that it is read-only.
  */
 #define TIDL_EXPORT_ALLOW_READONLY (1u << 0)

@@ -137,8 +137,8 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     ),
     "huge generation": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, generation=10**5000)),
     "huge keep": (
-        "UNSUPPORTED",
-        NotImplementedError,
+        "LIMIT",
+        RuntimeError,
         lambda c, n: c.publish(n, b"x", keep=10**5000),
     ),
     "huge negative keep": (
@@ -209,17 +209,21 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     "live copy": ("COPY_NEEDED", BufferError, lambda c, n: c.publish(n, b"x", access="live")),
     "unknown access": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", access="w")),
     "unknown attach": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.get(n, access="rw")),
-    "seconds to live": (
-        "UNSUPPORTED",
-        NotImplementedError,
-        lambda c, n: c.publish(n, b"x", retain=5),
+    "no seconds to live": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", retain=0),
+    ),
+    "not a number of seconds to live": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.publish(n, b"x", retain=float("nan")),
     ),
     "unknown retention": (
         "INVALID_ARGUMENT",
         ValueError,
         lambda c, n: c.publish(n, b"x", retain="ever"),  # type: ignore[arg-type]
     ),
-    "keep 2": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.publish(n, b"x", keep=2)),
     "keep 0": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", keep=0)),
     "stream": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.publish(n, b"x", stream=1)),
     "device of empty": (
@@ -228,8 +232,38 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
         lambda c, n: c.empty((1,), device="cuda:0"),
     ),
     "device of get": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.get(n, device="cuda")),
-    "wait": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.wait(n)),
-    "watch": ("UNSUPPORTED", NotImplementedError, lambda c, n: c.watch(n)),
+    "wait above a word": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.wait(n, newer_than="1"),  # type: ignore[arg-type]
+    ),
+    "wait above less than nothing": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.wait(n, newer_than=-1),
+    ),
+    "get above a word": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.get(n, newer_than=True),
+    ),
+    "release of no generation": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.wait_released(n, generation=0),
+    ),
+    "watch of a bad pattern": ("NAME_INVALID", ValueError, lambda c, n: c.watch(n + "//x")),
+    "watch of one kind as a word": (
+        "INVALID_ARGUMENT",
+        TypeError,
+        lambda c, n: c.watch(n, kinds="published"),
+    ),
+    "watch of an unknown kind": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: c.watch(n, kinds=["exploded"]),
+    ),
+    "watch of nothing": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.watch(n, kinds=[])),
     "mode": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", mode=0o777)),
     "mode of text": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, b"x", mode="rw")),  # type: ignore[arg-type]
     "group": ("INVALID_ARGUMENT", ValueError, lambda c, n: c.publish(n, b"x", group="no-group")),

@@ -108,17 +108,19 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 	const char *name;
 	PyObject *tensor, *group;
 	int access, copy, retention;
+	long long retain_ms;
 	struct tidl_publish_options options = {.size = sizeof(options)};
 	struct tidl_publication publication = {.size = sizeof(publication)};
 	struct tpy_source source = {NULL, NULL};
 
-	if (!PyArg_ParseTuple(args, "sOiiiIOppz:publish", &name, &tensor, &access, &copy,
-			      &retention, &options.mode, &group, &options.replace, &options.expose,
-			      &options.metadata))
+	if (!PyArg_ParseTuple(args, "sOiiiLIOpIpz:publish", &name, &tensor, &access, &copy,
+			      &retention, &retain_ms, &options.mode, &group, &options.replace,
+			      &options.keep, &options.expose, &options.metadata))
 		return NULL;
 	options.access = (enum tidl_access)access;
 	options.copy = (enum tidl_copy)copy;
 	options.retention = (enum tidl_retention)retention;
+	options.retain_ms = retain_ms;
 	if (parse_group(group, &options))
 		return NULL;
 
@@ -141,7 +143,7 @@ PyObject *tpy_client_publish(PyObject *object, PyObject *args)
 }
 
 /* Of a tuple of str, borrowed texts in a new array; None: none. */
-static int parse_keys(PyObject *tuple, const char ***ret_keys, size_t *ret_count)
+int tpy_parse_keys(PyObject *tuple, const char ***ret_keys, size_t *ret_count)
 {
 	if (tuple == Py_None)
 		return 0;
@@ -161,6 +163,15 @@ static int parse_keys(PyObject *tuple, const char ***ret_keys, size_t *ret_count
 	return 0;
 }
 
+/* What a get brought: one of the two, or none with an exception. */
+PyObject *tpy_client_wrap(const struct tpy_client *self, struct tidl_tensor *tensor,
+			  struct tidl_bundle *bundle)
+{
+	if (tensor)
+		return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
+	return bundle ? tpy_bundle_wrap(self->state, self->result_type, bundle) : NULL;
+}
+
 static PyObject *get_any(struct tpy_client *self, const char *name,
 			 const struct tidl_get_options *options)
 {
@@ -177,9 +188,7 @@ static PyObject *get_any(struct tpy_client *self, const char *name,
 		bundle = tidl_bundle_unref(bundle);
 	}
 	tpy_client_leave(self);
-	if (tensor)
-		return tpy_tensor_wrap(self->state, (PyTypeObject *)self->result_type, tensor);
-	return bundle ? tpy_bundle_wrap(self->state, self->result_type, bundle) : NULL;
+	return tpy_client_wrap(self, tensor, bundle);
 }
 
 PyObject *tpy_client_get(PyObject *object, PyObject *args)
@@ -188,17 +197,19 @@ PyObject *tpy_client_get(PyObject *object, PyObject *args)
 	const char *name;
 	int attach;
 	long long timeout_ms;
-	unsigned long long generation;
-	PyObject *tuple = Py_None;
+	unsigned long long generation, newer_than;
+	PyObject *tuple;
 	const char **keys = NULL;
 	struct tidl_get_options options = {.size = sizeof(options)};
 
-	if (!PyArg_ParseTuple(args, "siLK|O:get", &name, &attach, &timeout_ms, &generation, &tuple))
+	if (!PyArg_ParseTuple(args, "siLKKO:get", &name, &attach, &timeout_ms, &generation,
+			      &newer_than, &tuple))
 		return NULL;
 	options.attach = (enum tidl_attach)attach;
 	options.timeout_ms = timeout_ms;
 	options.generation = generation;
-	if (parse_keys(tuple, &keys, &options.key_count))
+	options.newer_than = newer_than;
+	if (tpy_parse_keys(tuple, &keys, &options.key_count))
 		return NULL;
 	options.keys = keys;
 	PyObject *result = get_any(self, name, &options);

@@ -34,6 +34,8 @@ struct tpy_state {
 	PyTypeObject *watch_type;
 	PyTypeObject *draft_type;
 	PyTypeObject *bundle_type;
+	PyTypeObject *events_type;
+	PyTypeObject *pending_type;
 };
 
 /* A connection. Owns the tidl_client until the last call on it has left after close(). */
@@ -73,6 +75,9 @@ int tpy_client_check(struct tpy_client *self, int result);
 PyObject *tpy_client_empty(PyObject *object, PyObject *args);
 PyObject *tpy_client_publish(PyObject *object, PyObject *args);
 PyObject *tpy_client_get(PyObject *object, PyObject *args);
+int tpy_parse_keys(PyObject *tuple, const char ***ret_keys, size_t *ret_count);
+PyObject *tpy_client_wrap(const struct tpy_client *self, struct tidl_tensor *tensor,
+			  struct tidl_bundle *bundle);
 PyObject *tpy_client_list(PyObject *object, PyObject *pattern);
 PyObject *tpy_client_inspect(PyObject *object, PyObject *name);
 PyObject *tpy_client_remove(PyObject *object, PyObject *name);
@@ -80,6 +85,19 @@ PyObject *tpy_client_shutdown(PyObject *object, PyObject *unused);
 PyObject *tpy_client_dispatch(PyObject *object, PyObject *unused);
 PyObject *tpy_client_fileno(PyObject *object, PyObject *unused);
 PyObject *tpy_client_broker(PyObject *object, PyObject *unused);
+
+/* client_waits.c */
+PyObject *tpy_client_wait(PyObject *object, PyObject *args);
+PyObject *tpy_client_pin(PyObject *object, PyObject *args);
+PyObject *tpy_client_ready(PyObject *object, PyObject *unused);
+PyObject *tpy_client_due(PyObject *object, PyObject *unused);
+
+/* pending.c, events.c */
+PyTypeObject *tpy_pending_type_new(PyObject *module);
+PyObject *tpy_client_get_begin(PyObject *object, PyObject *args);
+PyObject *tpy_client_wait_begin(PyObject *object, PyObject *args);
+PyTypeObject *tpy_events_type_new(PyObject *module);
+PyObject *tpy_client_watch(PyObject *object, PyObject *args);
 
 /* tensor.c */
 PyTypeObject *tpy_tensor_type_new(PyObject *module);

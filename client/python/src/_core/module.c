@@ -79,14 +79,19 @@ static int module_exec(PyObject *module)
 	state->watch_type = tpy_watch_type_new(module);
 	state->draft_type = tpy_draft_type_new(module);
 	state->bundle_type = tpy_bundle_type_new(module);
+	state->events_type = tpy_events_type_new(module);
+	state->pending_type = tpy_pending_type_new(module);
 	if (!state->client_type || !state->tensor_type || !state->watch_type ||
-	    !state->draft_type || !state->bundle_type)
+	    !state->draft_type || !state->bundle_type || !state->events_type ||
+	    !state->pending_type)
 		return -1;
 	if (PyModule_AddType(module, state->client_type) ||
 	    PyModule_AddType(module, state->tensor_type) ||
 	    PyModule_AddType(module, state->watch_type) ||
 	    PyModule_AddType(module, state->draft_type) ||
-	    PyModule_AddType(module, state->bundle_type))
+	    PyModule_AddType(module, state->bundle_type) ||
+	    PyModule_AddType(module, state->events_type) ||
+	    PyModule_AddType(module, state->pending_type))
 		return -1;
 	return PyModule_AddStringConstant(module, "__version__", tidl_version());
 }
@@ -105,6 +110,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->watch_type);
 	Py_VISIT(state->draft_type);
 	Py_VISIT(state->bundle_type);
+	Py_VISIT(state->events_type);
+	Py_VISIT(state->pending_type);
 	return 0;
 }
 
@@ -122,6 +129,8 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->watch_type);
 	Py_CLEAR(state->draft_type);
 	Py_CLEAR(state->bundle_type);
+	Py_CLEAR(state->events_type);
+	Py_CLEAR(state->pending_type);
 	return 0;
 }
 

@@ -165,6 +165,24 @@ TENSOR_PROPERTY(owner, PyLong_FromUnsignedLong(tidl_tensor_owner_uid(tensor)))
 TENSOR_PROPERTY(metadata_json, tpy_result_text(tidl_tensor_metadata(tensor)))
 TENSOR_PROPERTY(address, PyLong_FromVoidPtr(tidl_tensor_data(tensor)))
 
+TENSOR_PROPERTY(publication_access, tpy_result_text(tidl_access_name(tidl_tensor_access(tensor))))
+TENSOR_PROPERTY(broker, tpy_result_broker(tidl_tensor_broker(tensor)))
+
+/* Keeps the generation at the broker for a while, for who unpickles it. */
+static PyObject *tensor_pin(PyObject *object, PyObject *unused)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
+
+	(void)unused;
+	if (!handle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_tensor_pin(handle);
+	PyEval_RestoreThread(thread);
+	return tpy_check(self->state, result) ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *tensor_get_released(PyObject *object, void *closure)
 {
 	(void)closure;
@@ -178,6 +196,7 @@ static PyMethodDef tensor_methods[] = {
 	 "tensors "
 	 "of frameworks made from it stay valid: the memory is unmapped, and the lease on it ends, "
 	 "with the last of them. Calling it again does nothing."},
+	{"_pin", tensor_pin, METH_NOARGS, "_pin() -> None"},
 	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
 	{"_copy_on_write", tensor_copy_on_write, METH_NOARGS,
 	 "_copy_on_write() -> a tensor over private pages of the same, immutable memory"},
@@ -212,6 +231,9 @@ static PyGetSetDef tensor_getset[] = {
 	{"released", tensor_get_released, NULL, "whether release() was called", NULL},
 	{"_metadata_json", tensor_get_metadata_json, NULL, "metadata as text, or None", NULL},
 	{"_address", tensor_get_address, NULL, "address of the first element, or None", NULL},
+	{"_publication_access", tensor_get_publication_access, NULL, "shared, live or immutable",
+	 NULL},
+	{"_broker", tensor_get_broker, NULL, "the broker it came from, a dict", NULL},
 	{"__array_interface__", tpy_tensor_array_interface, NULL, "NumPy's array interface", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };

@@ -74,6 +74,7 @@ from tidl._records import (
     TensorInfo,
 )
 from tidl._tensor import Tensor
+from tidl._watch import Event, Watch
 
 __all__ = [
     "AccessError",
@@ -93,6 +94,7 @@ __all__ = [
     "DeviceError",
     "DtypeError",
     "Error",
+    "Event",
     "ExistsError",
     "FlatBundle",
     "ForeignTensor",
@@ -128,6 +130,7 @@ __all__ = [
     "UnsupportedTensorError",
     "VersionError",
     "WaitInterruptedError",
+    "Watch",
     "WriterGoneError",
     "WrongSocketError",
     "__version__",

@@ -28,6 +28,7 @@ ACCESS = {"shared": 1, "live": 2, "immutable": 3}
 
 #: Values of enum tidl_retention.
 RETENTION = {None: 0, "persist": 1, "owner": 2}
+RETENTION_SECONDS = 3
 
 #: Values of enum tidl_copy.
 COPY = {None: 0, True: 1, False: 2}
@@ -113,6 +114,12 @@ def timeout_ms(timeout: float | None) -> int:
     return math.ceil(seconds * 1000) if seconds < _INT64_MAX / 1e6 else _FOREVER_MS
 
 
+def timeout_seconds(timeout: float | None) -> float | None:
+    """Seconds for an event loop, checked as for `timeout_ms()`; None for ever."""
+    milliseconds = timeout_ms(timeout)
+    return None if milliseconds < 0 else milliseconds / 1000
+
+
 def shape_tuple(shape: object) -> tuple[int, ...]:
     """A shape as a tuple of 64-bit integers; a bare integer is one dimension."""
     try:
@@ -167,13 +174,20 @@ def attach_value(access: object) -> int:
     return ATTACH[access]
 
 
-def retention_value(retain: object) -> int:
-    """How long a publication lives."""
+def retention_values(retain: object) -> tuple[int, int]:
+    """How long a publication lives: libtidl's word for it, and milliseconds if it is seconds."""
     if isinstance(retain, int | float) and not isinstance(retain, bool):
-        raise UnsupportedError('a life time in seconds is not built yet; use "persist" or "owner"')
+        # The comparison is false for NaN, too.
+        if not 0 < retain < _INT64_MAX / 1e6:
+            raise InvalidArgumentError(
+                f'a life time is more than 0 seconds, not {shown(retain)}; "persist" is for ever'
+            )
+        return RETENTION_SECONDS, math.ceil(retain * 1000)
     if retain is not None and (not isinstance(retain, str) or retain not in RETENTION):
-        raise InvalidArgumentError(f'retain is None, "persist" or "owner", not {shown(retain)}')
-    return RETENTION[retain]
+        raise InvalidArgumentError(
+            f'retain is None, "persist", "owner" or seconds, not {shown(retain)}'
+        )
+    return RETENTION[retain], 0
 
 
 def copy_value(copy: object) -> int:
@@ -238,18 +252,28 @@ def generation_number(generation: int | None) -> int:
     return generation
 
 
+def newer_than_number(newer_than: int | None) -> int:
+    """The generation above which one is wanted; 0 means any."""
+    if newer_than is None:
+        return 0
+    if isinstance(newer_than, bool) or not isinstance(newer_than, int):
+        raise ArgumentTypeError(f"newer_than is an integer or None, not {shown(newer_than)}")
+    if not 0 <= newer_than <= _UINT64_MAX:
+        raise InvalidArgumentError(f"no generation has the number {shown(newer_than)}")
+    return newer_than
+
+
 def require_host(device: object) -> None:
     """Refuses devices other than the host's memory."""
     if device is not None and str(device) != "cpu":
         raise UnsupportedError(f'device {shown(device)} is not built yet; "cpu" is')
 
 
-def require_one_generation(keep: object) -> None:
-    """Refuses to keep more generations than the current one."""
+def keep_count(keep: object) -> int:
+    """How many generations to keep; libtidl checks the limit."""
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise InvalidArgumentError(f"keep is a number of generations from 1 on, not {shown(keep)}")
-    if keep > 1:
-        raise UnsupportedError("keeping more than one generation is not built yet; use keep=1")
+    return min(keep, 2**32 - 1)
 
 
 def require_no_stream(stream: object) -> None:

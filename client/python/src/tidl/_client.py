@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex
@@ -12,11 +13,16 @@ from typing import Any, Literal, Never, Self, SupportsIndex
 from tidl import _arguments, _core, _dtypes, _programs, _records, _sources
 from tidl._bundle import Bundle
 from tidl._errors import UnsupportedError
+from tidl._loops import Loops
 from tidl._records import Broker, Inspection, ListEntry, Publication
 from tidl._tensor import Tensor
+from tidl._watch import Watch, kind_bits
 
 Address = str | os.PathLike[str]
 Shape = SupportsIndex | Iterable[SupportsIndex]
+
+#: Every client of this process, for whoever looks for one that knows a certain broker.
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def connect(
@@ -76,6 +82,8 @@ class Client:
     def __init__(self, core: _core.Client) -> None:
         """Use `tidl.connect()`."""
         self._core = core
+        self._loops = Loops(core)
+        _open_clients.add(self)
 
     # ---- life ----
 
@@ -86,6 +94,7 @@ class Client:
         published with `retain="owner"` is removed. Never blocks.
         """
         self._core.close()
+        self._loops.close()
 
     @property
     def closed(self) -> bool:
@@ -209,13 +218,15 @@ class Client:
                 from it before then ends the process.
             copy: None copies if needed, True always, False never. With True a tensor on another
                 device is asked for a copy on the host.
-            retain: "persist" (until removed; a private broker says "until-idle"), or "owner"
-                (until this client closes). None: "persist".
+            retain: "persist" (until removed; a private broker says "until-idle"), "owner" (until
+                this client closes, or a moment after it died), or seconds from now. None:
+                "persist".
             mode: permission bits for owner, group and others: reading (4) and writing (2) only.
             group: name or id of the group that the group bits speak of; None: the caller's own.
             replace: whether to take over a name that is in use; holders of what it named before
                 keep that.
-            keep: generations to keep, 1.
+            keep: how many generations of the name, this one included, `get(generation=)` can have
+                when it is replaced again and again.
             expose: whether group or others may see a segment that is larger than the tensor.
             metadata: what JSON can say, at most 4096 bytes, for readers.
             stream: None.
@@ -238,7 +249,6 @@ class Client:
             QuotaError, NoMemoryError: there is no room for it.
             UnsupportedError: not built in this version.
         """
-        _arguments.require_one_generation(keep)
         _arguments.require_no_stream(stream)
         copying = _arguments.copy_value(copy)
         fields = self._core.publish(
@@ -246,10 +256,11 @@ class Client:
             _sources.publishable(obj, copy is True),
             _arguments.access_value(access),
             copying,
-            _arguments.retention_value(retain),
+            *_arguments.retention_values(retain),
             _arguments.mode_bits(mode),
             _arguments.group_id(group),
             _arguments.switch(replace, "replace"),
+            _arguments.keep_count(keep),
             _arguments.switch(expose, "expose"),
             _arguments.metadata_text(metadata),
         )
@@ -262,6 +273,7 @@ class Client:
         access: Literal["read", "write", "copy_on_write"] | str = "read",
         timeout: float | None = 0,
         generation: int | None = None,
+        newer_than: int | None = None,
         device: str | None = None,
         keys: Iterable[str] | None = None,
     ) -> Any:
@@ -276,6 +288,7 @@ class Client:
                 "copy_on_write" keeps what is written to this process.
             timeout: seconds to wait for the name; 0 does not wait, None waits for ever.
             generation: attach this generation only; None: the current one.
+            newer_than: attach a generation above this one only; None: any.
             device: None or "cpu".
             keys: of a bundle, the paths of the tensors to attach, as in `Bundle.flat`; the path of
                 a mapping stands for all in it. The memory of others is not mapped. None: all.
@@ -296,7 +309,40 @@ class Client:
             _arguments.attach_value(access),
             _arguments.timeout_ms(timeout),
             _arguments.generation_number(generation),
+            _arguments.newer_than_number(newer_than),
             _arguments.bundle_keys(keys),
+        )
+        return result if isinstance(result, Tensor) else Bundle(result)
+
+    async def aget(
+        self,
+        name: str,
+        *,
+        access: Literal["read", "write", "copy_on_write"] | str = "read",
+        timeout: float | None = 0,
+        generation: int | None = None,
+        newer_than: int | None = None,
+        device: str | None = None,
+        keys: Iterable[str] | None = None,
+    ) -> Any:
+        """`get()` for asyncio: `await client.aget("frames/next", timeout=None)`.
+
+        The event loop goes on meanwhile. Cancelling the task, as `asyncio.timeout()` does,
+        cancels the request at the broker, too. Arguments and errors are those of `get()`.
+        """
+        _arguments.require_host(device)
+        text = _arguments.name_text(name)
+        attach = _arguments.attach_value(access)
+        wanted = _arguments.generation_number(generation)
+        above = _arguments.newer_than_number(newer_than)
+        paths = _arguments.bundle_keys(keys)
+        seconds = _arguments.timeout_seconds(timeout)
+        result = await self._loops.answer(
+            lambda key: self._core.get_begin(text, attach, seconds != 0, wanted, above, paths, key),
+            lambda pending: pending.result(),
+            seconds or None,
+            f"nothing that you may read was published as {name!r} within {seconds} seconds: wait "
+            "longer, or check that its publisher runs",
         )
         return result if isinstance(result, Tensor) else Bundle(result)
 
@@ -337,12 +383,108 @@ class Client:
         """
         self._core.shutdown()
 
-    def wait(self, name: str, **options: Any) -> Never:
-        """Not built yet: `get(name, timeout=...)` waits for a name."""
-        raise UnsupportedError(
-            f"wait() is not built yet; get({name!r}, timeout=...) waits for a name"
+    # ---- waiting and watching ----
+
+    def wait(
+        self, name: str, *, newer_than: int | None = None, timeout: float | None = None
+    ) -> int:
+        """Waits for a name, or for its next generation, without attaching it.
+
+            seen = 0
+            while True:
+                seen = client.wait("frames/next", newer_than=seen)
+
+        Args:
+            name: as for `get()`.
+            newer_than: wait for a generation above this one; None or 0: for any.
+            timeout: seconds to wait; 0 looks, None waits for ever.
+
+        Returns:
+            The current generation. Those in between may have come and gone.
+
+        Raises:
+            TimedOutError: it did not come in time.
+        """
+        return self._core.wait(
+            _arguments.name_text(name),
+            _arguments.timeout_ms(timeout),
+            _arguments.newer_than_number(newer_than),
+            False,
+            0,
         )
 
-    def watch(self, pattern: str) -> Never:
-        """Not built yet."""
-        raise UnsupportedError("watch() is not built yet; list() tells what is there now")
+    async def await_generation(
+        self, name: str, *, newer_than: int | None = None, timeout: float | None = None
+    ) -> int:
+        """`wait()` for asyncio; cancelling the task cancels the request at the broker, too."""
+        text = _arguments.name_text(name)
+        above = _arguments.newer_than_number(newer_than)
+        seconds = _arguments.timeout_seconds(timeout)
+        return await self._loops.answer(
+            lambda key: self._core.wait_begin(text, above, False, 0, key),
+            lambda pending: pending.generation(),
+            seconds,
+            f"{name!r} got no generation above {above} within {seconds} seconds: wait longer, or "
+            "check that its publisher runs",
+        )
+
+    def wait_released(
+        self, name: str, *, generation: int | None = None, timeout: float | None = None
+    ) -> int:
+        """Waits until no other connection holds a generation of a name.
+
+        Leases and pins count, allocations do not. Afterwards the memory can be written anew
+        without anybody seeing it, as long as nobody gets it again: remove or replace the name
+        first.
+
+        Args:
+            name: as for `get()`.
+            generation: which one; it may have been replaced or removed. None: the current one.
+            timeout: seconds to wait; 0 looks, None waits for ever.
+
+        Returns:
+            The generation that is free.
+
+        Raises:
+            TimedOutError: somebody still holds it; `inspect()` tells who.
+            NotFoundError: nothing that may be read has this name.
+            GenerationGoneError: that generation is gone altogether.
+        """
+        return self._core.wait(
+            _arguments.name_text(name),
+            _arguments.timeout_ms(timeout),
+            0,
+            True,
+            _arguments.generation_number(generation),
+        )
+
+    async def await_released(
+        self, name: str, *, generation: int | None = None, timeout: float | None = None
+    ) -> int:
+        """`wait_released()` for asyncio; cancelling the task cancels the request, too."""
+        text = _arguments.name_text(name)
+        wanted = _arguments.generation_number(generation)
+        seconds = _arguments.timeout_seconds(timeout)
+        return await self._loops.answer(
+            lambda key: self._core.wait_begin(text, 0, True, wanted, key),
+            lambda pending: pending.generation(),
+            seconds,
+            f"somebody still holds {name!r} after {seconds} seconds: wait longer, or see who it "
+            "is with inspect()",
+        )
+
+    def watch(self, pattern: str = "**", *, kinds: Iterable[str] | None = None) -> Watch:
+        """Events of names, from now on; an iterator for threads and for asyncio.
+
+            with client.watch("frames/*") as watch:
+                for event in watch:            # or `async for`
+                    print(event.kind, event.name)
+
+        What happened before is not told: open the watch first, then `list()`. Blocks for one
+        round trip.
+
+        Args:
+            pattern: as for `list()`.
+            kinds: words of `Event.kind` that are wanted; None: all. "lost" comes in any case.
+        """
+        return Watch(self._core, self._loops, _arguments.name_text(pattern), kind_bits(kinds))

@@ -26,7 +26,7 @@ def paint_each(canvas: ti.types.ndarray(dtype=ti.f32, ndim=3), a: ti.i32, b: ti.
 
 
 def attach(client: tidl.Client, name: str) -> tidl.Tensor:
-    tensor = client.get(name, access="write", timeout=PUBLISHER_TIMEOUT_S)
+    tensor: tidl.Tensor = client.get(name, access="write", timeout=PUBLISHER_TIMEOUT_S)
     print(f"attached {name}, shape {list(tensor.shape)}, strides {list(tensor.strides)}")
     return tensor
 

@@ -154,7 +154,8 @@ void tdc_client_close(struct tidl_client *client)
 
 	tdc_client_end(client);
 	tdc_client_lock(client);
-	/* A tensor's call may still poll the socket; it was woken, and the last reference closes. */
+	/* A tensor's call may still poll the socket; it was woken, and the last reference closes.
+	 */
 	if (client->leader == NULL) {
 		fd = tdp_fd_steal(&client->link.fd);
 		packet = client->packet;

@@ -23,6 +23,11 @@ int tdd_map_seed(void)
 	return 0;
 }
 
+uint64_t tdd_map_secret(void)
+{
+	return seed[0] ^ seed[1];
+}
+
 static uint64_t rotate_left(uint64_t value, int bits)
 {
 	return (value << bits) | (value >> (64 - bits));

@@ -23,6 +23,9 @@
 
 uint32_t tdd_map_hash(const void *key, size_t length);
 
+/* A number that nobody else knows, for hashes of other kinds. */
+uint64_t tdd_map_secret(void);
+
 /* Choose the seed; once, before the first map is used. Returns 0 or a negative errno. */
 int tdd_map_seed(void);
 

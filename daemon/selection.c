@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keys of a bundle to rows and segments. A row is wanted when its key, or a mapping that it lies
- * in, was asked for, so each row costs a look-up for each of its levels, however many keys there
- * are.
+ * in, was asked for, so each row costs one walk along its key, however many keys were asked for.
  */
 #include "daemon/selection.h"
 
@@ -40,15 +39,12 @@ static int search_add_keys(struct search *search, const struct tdd_wanted_keys *
 
 static bool search_wants(struct search *search, const char *key)
 {
-	const char *end = key + strlen(key);
+	struct tdp_keyset_walk walk;
 	bool is_wanted = false;
+	int64_t index;
 
-	for (const char *at = key; at <= end; at++) {
-		int64_t index;
-
-		if (at != end && *at != '/')
-			continue;
-		index = tdp_keyset_find(&search->wanted, key, (size_t)(at - key));
+	tdp_keyset_walk_init(&walk, &search->wanted, key, strlen(key));
+	while (tdp_keyset_walk_next(&walk, &index)) {
 		if (index < 0)
 			continue;
 		search->is_found[index] = true;
@@ -255,7 +251,7 @@ int tdd_select(const struct tdd_publication *publication, const struct tdd_wante
 		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
 				     "\"%s\" is one tensor and has no keys: get it without",
 				     publication->name);
-	r = tdp_keyset_init(&search.wanted, wanted->count, tdd_map_hash, fault);
+	r = tdp_keyset_init(&search.wanted, wanted->count, tdd_map_secret(), fault);
 	if (r < 0)
 		return r;
 	r = select_some(&search, wanted, ret_selection);

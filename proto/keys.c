@@ -13,6 +13,8 @@
 
 /* ---- one key ---- */
 
+#define KEY_EMPTY_LEVEL "it has an empty level: name every level of the mapping"
+
 static int key_refuse(struct tdp_fault *fault, const char *key, size_t size_bytes,
 		      const char *reason)
 {
@@ -26,6 +28,7 @@ static int key_refuse(struct tdp_fault *fault, const char *key, size_t size_byte
 int tdp_key_check(const char *key, size_t size_bytes, struct tdp_fault *fault)
 {
 	const char *end = key + size_bytes;
+	const char *reason = NULL;
 	bool is_level_empty = true;
 
 	if (size_bytes == 0)
@@ -39,16 +42,16 @@ int tdp_key_check(const char *key, size_t size_bytes, struct tdp_fault *fault)
 	if (!tdp_text_is_clean(key, size_bytes))
 		return key_refuse(fault, key, size_bytes,
 				  "it is not UTF-8 without control characters");
-	for (const char *at = key; at <= end; at++) {
-		if ((at == end || *at == '/') && is_level_empty)
-			return key_refuse(fault, key, size_bytes,
-					  "it has an empty level: name every level of the mapping");
-		is_level_empty = at < end && *at == '/';
-		if (at < end && *at == '~' && (at + 1 == end || (at[1] != '0' && at[1] != '1')))
-			return key_refuse(fault, key, size_bytes,
-					  "'~' stands only before '0' or '1': write ~0 for it");
+	for (const char *at = key; at < end && !reason; at++) {
+		if (*at == '/' && is_level_empty)
+			reason = KEY_EMPTY_LEVEL;
+		if (*at == '~' && (at + 1 == end || (at[1] != '0' && at[1] != '1')))
+			reason = "'~' stands only before '0' or '1': write ~0 for it";
+		is_level_empty = *at == '/';
 	}
-	return 0;
+	if (!reason && is_level_empty)
+		reason = KEY_EMPTY_LEVEL;
+	return reason ? key_refuse(fault, key, size_bytes, reason) : 0;
 }
 
 bool tdp_key_is_within(const char *key, size_t size_bytes, const char *what, size_t what_bytes)
@@ -57,35 +60,76 @@ bool tdp_key_is_within(const char *key, size_t size_bytes, const char *what, siz
 	       (size_bytes == what_bytes || key[what_bytes] == '/');
 }
 
-/* FNV-1a. */
-uint32_t tdp_key_hash(const void *key, size_t size_bytes)
-{
-	const unsigned char *bytes = key;
-	uint32_t hash = 2166136261u;
-
-	for (size_t i = 0; i < size_bytes; i++)
-		hash = (hash ^ bytes[i]) * 16777619u;
-	return hash;
-}
-
 /* ---- all keys ---- */
 
-int tdp_keyset_init(struct tdp_keyset *set, size_t capacity, tdp_key_hash_fn hash,
+__extension__ typedef unsigned __int128 key_wide;
+
+/*
+ * The hash of a text is a polynomial, its bytes being the coefficients, at a point that nobody else
+ * knows, modulo a prime: two texts of up to 255 bytes have the same value at 254 points at most.
+ * The value of each prefix comes on the way.
+ */
+static const uint64_t PRIME = ((uint64_t)1 << 61) - 1;
+
+static uint64_t sum_add(uint64_t sum, uint64_t point, unsigned char byte)
+{
+	key_wide product = (key_wide)sum * point + byte + 1;
+	uint64_t folded = (uint64_t)(product & PRIME) + (uint64_t)(product >> 61);
+
+	return folded >= PRIME ? folded - PRIME : folded;
+}
+
+static uint64_t text_sum(const struct tdp_keyset *set, const char *text, size_t size_bytes)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < size_bytes; i++)
+		sum = sum_add(sum, set->point, (unsigned char)text[i]);
+	return sum;
+}
+
+/* Spreads it, since slots and bits of the filter are chosen by parts of it. */
+static uint64_t sum_spread(uint64_t sum)
+{
+	return sum * 0x9e3779b97f4a7c15u;
+}
+
+static uint32_t sum_hash(uint64_t sum)
+{
+	return (uint32_t)(sum_spread(sum) >> 16);
+}
+
+/* Where its bit is in the filter. */
+static uint64_t *filter_word(const struct tdp_keyset *set, uint64_t sum, uint64_t *ret_bit)
+{
+	uint64_t position = sum_spread(sum) >> set->filter_shift;
+
+	*ret_bit = (uint64_t)1 << position % 64;
+	return &set->filter[position / 64];
+}
+
+int tdp_keyset_init(struct tdp_keyset *set, size_t capacity, uint64_t secret,
 		    struct tdp_fault *fault)
 {
-	size_t slot_count = 8;
+	/* Any number will do where it need not be secret. */
+	uint64_t point = secret ? secret : 0x6a09e667f3bcc908u;
+	unsigned int slot_bits = 3;
+	size_t slot_count;
 
-	/* At most half of the slots are in use. */
-	while (slot_count < 2 * capacity)
-		slot_count *= 2;
+	/* At most half of the slots are in use, and an eighth of the filter. */
+	while (((size_t)1 << slot_bits) < 2 * capacity)
+		slot_bits++;
+	slot_count = (size_t)1 << slot_bits;
 	*set = (struct tdp_keyset){
-		.hash = hash,
+		.point = point % PRIME,
 		.capacity = capacity,
 		.entries = malloc((capacity ? capacity : 1) * sizeof(set->entries[0])),
 		.slots = calloc(slot_count, sizeof(set->slots[0])),
 		.slot_mask = slot_count - 1,
+		.filter = calloc((4 * slot_count + 63) / 64, sizeof(set->filter[0])),
+		.filter_shift = 64 - (slot_bits + 2),
 	};
-	if (set->entries && set->slots)
+	if (set->entries && set->slots && set->filter)
 		return 0;
 	tdp_keyset_deinit(set);
 	return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
@@ -95,8 +139,10 @@ void tdp_keyset_deinit(struct tdp_keyset *set)
 {
 	free(set->entries);
 	free(set->slots);
+	free(set->filter);
 	set->entries = NULL;
 	set->slots = NULL;
+	set->filter = NULL;
 	set->count = 0;
 }
 
@@ -122,8 +168,11 @@ static uint32_t *keyset_slot(const struct tdp_keyset *set, const char *key, size
 int tdp_keyset_add(struct tdp_keyset *set, const char *key, size_t size_bytes,
 		   struct tdp_fault *fault)
 {
-	uint32_t hash = set->hash(key, size_bytes);
+	uint64_t sum = text_sum(set, key, size_bytes);
+	uint32_t hash = sum_hash(sum);
 	uint32_t *slot = keyset_slot(set, key, size_bytes, hash);
+	uint64_t *word;
+	uint64_t bit;
 
 	if (*slot != 0)
 		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
@@ -134,51 +183,89 @@ int tdp_keyset_add(struct tdp_keyset *set, const char *key, size_t size_bytes,
 	set->entries[set->count++] = (struct tdp_keyset_entry){
 		.key = key, .size_bytes = (uint32_t)size_bytes, .hash = hash};
 	*slot = (uint32_t)set->count;
+	word = filter_word(set, sum, &bit);
+	*word |= bit;
 	return 0;
+}
+
+static int64_t keyset_find_sum(const struct tdp_keyset *set, const char *key, size_t size_bytes,
+			       uint64_t sum)
+{
+	uint64_t bit;
+	const uint64_t *word = filter_word(set, sum, &bit);
+
+	if ((*word & bit) == 0)
+		return -1;
+	return (int64_t)*keyset_slot(set, key, size_bytes, sum_hash(sum)) - 1;
 }
 
 int64_t tdp_keyset_find(const struct tdp_keyset *set, const char *key, size_t size_bytes)
 {
-	uint32_t hash = set->hash(key, size_bytes);
-
-	return (int64_t)*keyset_slot(set, key, size_bytes, hash) - 1;
+	return keyset_find_sum(set, key, size_bytes, text_sum(set, key, size_bytes));
 }
 
-/* How much of two keys, up to a `/` in both, is the same. */
-static size_t common_levels(const struct tdp_keyset_entry *a, const struct tdp_keyset_entry *b)
+void tdp_keyset_walk_init(struct tdp_keyset_walk *walk, const struct tdp_keyset *set,
+			  const char *key, size_t size_bytes)
 {
-	size_t limit = a->size_bytes < b->size_bytes ? a->size_bytes : b->size_bytes;
-	size_t common = 0;
+	*walk = (struct tdp_keyset_walk){.set = set, .key = key, .size_bytes = size_bytes};
+}
 
-	for (size_t i = 0; i < limit && a->key[i] == b->key[i]; i++) {
-		if (a->key[i] == '/')
-			common = i + 1;
+bool tdp_keyset_walk_next(struct tdp_keyset_walk *walk, int64_t *ret_index)
+{
+	size_t at = walk->prefix_bytes;
+
+	if (at == walk->size_bytes)
+		return false;
+	/* The first byte is that of a level, or the `/` in front of it. */
+	do {
+		walk->sum = sum_add(walk->sum, walk->set->point, (unsigned char)walk->key[at++]);
+	} while (at < walk->size_bytes && walk->key[at] != '/');
+	walk->prefix_bytes = at;
+	*ret_index = keyset_find_sum(walk->set, walk->key, at, walk->sum);
+	return true;
+}
+
+static int keyset_check_key(const struct tdp_keyset *set, const struct tdp_keyset_entry *entry,
+			    struct tdp_fault *fault)
+{
+	struct tdp_keyset_walk walk;
+	int64_t index;
+
+	tdp_keyset_walk_init(&walk, set, entry->key, entry->size_bytes);
+	while (tdp_keyset_walk_next(&walk, &index) && walk.prefix_bytes < entry->size_bytes) {
+		if (index >= 0)
+			return tdp_fault_set(
+				fault, TIDL_ERR_INVALID_ARGUMENT,
+				"the key \"%.*s\" is a tensor or an empty mapping, and also a "
+				"mapping with \"%.*s\" in it: rename one of them",
+				(int)walk.prefix_bytes, entry->key, (int)entry->size_bytes,
+				entry->key);
 	}
-	return common;
+	return 0;
+}
+
+/* Do both lie in the same mapping? */
+static bool is_sibling(const struct tdp_keyset_entry *a, const struct tdp_keyset_entry *b)
+{
+	const char *slash = memrchr(a->key, '/', a->size_bytes);
+	size_t parent_bytes = slash ? (size_t)(slash - a->key) + 1 : 0;
+
+	return b->size_bytes > parent_bytes && memcmp(a->key, b->key, parent_bytes) == 0 &&
+	       memchr(b->key + parent_bytes, '/', b->size_bytes - parent_bytes) == NULL;
 }
 
 int tdp_keyset_check(const struct tdp_keyset *set, struct tdp_fault *fault)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		const struct tdp_keyset_entry *entry = &set->entries[i];
-		const char *at = entry->key;
-		const char *end = entry->key + entry->size_bytes;
+		int r;
 
-		/* The mappings that it shares with the key before have been looked up for that. */
-		if (i > 0)
-			at += common_levels(entry, entry - 1);
-		while ((at = memchr(at, '/', (size_t)(end - at))) != NULL) {
-			size_t size_bytes = (size_t)(at - entry->key);
-
-			if (tdp_keyset_find(set, entry->key, size_bytes) >= 0)
-				return tdp_fault_set(
-					fault, TIDL_ERR_INVALID_ARGUMENT,
-					"the key \"%.*s\" is a tensor or an empty mapping, and "
-					"also a mapping with \"%.*s\" in it: rename one of them",
-					(int)size_bytes, entry->key, (int)entry->size_bytes,
-					entry->key);
-			at++;
-		}
+		/* What it lies in has been looked up for the one before. */
+		if (i > 0 && is_sibling(entry, entry - 1))
+			continue;
+		r = keyset_check_key(set, entry, fault);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }

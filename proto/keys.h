@@ -23,10 +23,9 @@ bool tdp_key_is_within(const char *key, size_t size_bytes, const char *what, siz
 
 /*
  * All keys of one bundle, to find those that clash. Borrows the texts, which need no termination.
- * @hash is seeded where keys come from strangers, so that they cannot be chosen to collide.
+ * One pass over a key finds all mappings that it lies in, so that deep keys cost no more than long
+ * ones.
  */
-typedef uint32_t (*tdp_key_hash_fn)(const void *key, size_t size_bytes);
-
 struct tdp_keyset_entry {
 	const char *key;
 	uint32_t size_bytes;
@@ -34,16 +33,21 @@ struct tdp_keyset_entry {
 };
 
 struct tdp_keyset {
-	tdp_key_hash_fn hash;
+	uint64_t point; /* of the hash */
 	size_t count;
 	size_t capacity;
 	struct tdp_keyset_entry *entries; /* in order of addition */
 	uint32_t *slots;		  /* index into entries, and 1; 0: free */
 	size_t slot_mask;
+	uint64_t *filter; /* a bit for each hash that is there: most of what is not, ends here */
+	unsigned int filter_shift;
 };
 
-/* Room for @capacity keys. TIDL_ERR_NO_MEMORY. */
-int tdp_keyset_init(struct tdp_keyset *set, size_t capacity, tdp_key_hash_fn hash,
+/*
+ * Room for @capacity keys. @secret is a random number of this process where keys come from
+ * strangers, so that they cannot be chosen to collide; 0 elsewhere. TIDL_ERR_NO_MEMORY.
+ */
+int tdp_keyset_init(struct tdp_keyset *set, size_t capacity, uint64_t secret,
 		    struct tdp_fault *fault) TDP_MUST_CHECK;
 void tdp_keyset_deinit(struct tdp_keyset *set);
 
@@ -58,8 +62,20 @@ int tdp_keyset_check(const struct tdp_keyset *set, struct tdp_fault *fault) TDP_
 /* The index of a key, or -1. */
 int64_t tdp_keyset_find(const struct tdp_keyset *set, const char *key, size_t size_bytes);
 
-/* A hash for those who need not fear chosen keys. */
-uint32_t tdp_key_hash(const void *key, size_t size_bytes);
+/* A walk along a key: the mappings that it lies in, the outermost first, and then itself. */
+struct tdp_keyset_walk {
+	const struct tdp_keyset *set;
+	const char *key;
+	size_t size_bytes;
+	size_t prefix_bytes; /* of the mapping just found, or of the key */
+	uint64_t sum;
+};
+
+void tdp_keyset_walk_init(struct tdp_keyset_walk *walk, const struct tdp_keyset *set,
+			  const char *key, size_t size_bytes);
+
+/* False at the end; else the index in the set, or -1. */
+bool tdp_keyset_walk_next(struct tdp_keyset_walk *walk, int64_t *ret_index);
 
 #define tdp_auto_keyset TDP_CLEANUP(tdp_keyset_deinit) struct tdp_keyset
 

@@ -136,8 +136,7 @@ int tdc_draft_add_mapping(struct tidl_draft *draft, const char *key, struct tdp_
 static int draft_check_keys(const struct tidl_draft *draft, struct tdp_fault *fault)
 {
 	tdp_auto_keyset keys;
-	int r = tdp_keyset_init(&keys, draft->member_count + draft->mapping_count, tdp_key_hash,
-				fault);
+	int r = tdp_keyset_init(&keys, draft->member_count + draft->mapping_count, 0, fault);
 
 	for (size_t i = 0; i < draft->member_count && r == 0; i++)
 		r = tdp_keyset_add(&keys, draft->members[i].key, strlen(draft->members[i].key),

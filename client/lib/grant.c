@@ -148,7 +148,7 @@ static int grant_select(struct tdc_grant *grant, const struct tdc_grant_request 
 			struct tdp_fault *fault)
 {
 	tdp_auto_keyset wanted;
-	int r = tdp_keyset_init(&wanted, request->key_count, tdp_key_hash, fault);
+	int r = tdp_keyset_init(&wanted, request->key_count, 0, fault);
 
 	for (size_t i = 0; i < request->key_count && r == 0; i++) {
 		size_t length = strlen(request->keys[i]);
@@ -217,8 +217,7 @@ static int grant_check_keys(struct tdc_grant *grant, struct tdp_fault *fault)
 {
 	struct tdp_fault refusal;
 	uint32_t position = 0;
-	int r = tdp_keyset_init(&grant->keys, grant->row_count + grant->mapping_count, tdp_key_hash,
-				fault);
+	int r = tdp_keyset_init(&grant->keys, grant->row_count + grant->mapping_count, 0, fault);
 
 	if (r < 0)
 		return r;

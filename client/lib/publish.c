@@ -126,9 +126,16 @@ static int publishing_add_manifest(struct publishing *publishing,
 				   const struct tdp_manifest *manifest, struct tdp_fault *fault)
 {
 	size_t size_bytes = tdp_manifest_packed_bytes(manifest);
-	void *bytes = malloc(size_bytes);
+	void *bytes;
 	int r;
 
+	if (size_bytes > TDP_MANIFEST_MAX_BYTES)
+		return tdp_fault_set(
+			fault, TIDL_ERR_LIMIT,
+			"the keys and shapes of the bundle take %zu bytes and may take "
+			"%d: use shorter keys, or publish it in parts",
+			size_bytes, TDP_MANIFEST_MAX_BYTES);
+	bytes = malloc(size_bytes);
 	if (bytes == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	tdp_manifest_pack(manifest, bytes);

@@ -98,7 +98,7 @@ int tdd_draft_begin_rows(struct tdd_draft *draft, const struct tdp_manifest *cou
 	if (draft->spec.is_bundle)
 		r = tdp_keyset_init(&draft->keys,
 				    counts->tensor_count + counts->empty_mapping_count,
-				    tdd_map_hash, fault);
+				    tdd_map_secret(), fault);
 	if (r == 0 && draft->is_exposing)
 		r = tdd_exposure_init(&draft->exposure, counts->tensor_count, fault);
 	return r;

@@ -29,7 +29,8 @@ uint64_t tdd_timeline_next_ms(const struct tdd_timeline *timeline)
 
 static int timeline_resize(struct tdd_timeline *timeline, size_t capacity)
 {
-	struct tdd_deadline **slots = reallocarray(timeline->slots, capacity, sizeof(*slots));
+	struct tdd_deadline **slots =
+		reallocarray(timeline->slots, capacity, sizeof(struct tdd_deadline *));
 
 	if (!slots)
 		return TIDL_ERR_NO_MEMORY;

@@ -180,7 +180,7 @@ static void entry_drop_kept(struct tdd_name *entry, struct tdd_publication *publ
 static void entry_trim_kept(struct tdd_name *entry, uint32_t count)
 {
 	/* The list is circular backwards: behind the head is the oldest. */
-	while (entry->kept_count > count)
+	while (entry->kept && entry->kept_count > count)
 		entry_drop_kept(entry, entry->kept->kept_prev);
 }
 

@@ -63,13 +63,19 @@ class Life:
     def leave(self, peer: RawPeer) -> None:
         """Asks for things that nobody will take."""
         for _ in range(self.chance.randrange(1, 20)):
-            match self.chance.randrange(3):
+            match self.chance.randrange(6):
                 case 0:
                     peer.send("get", name="witness/x", attach=self.chance.choice(ATTACHES))
                 case 1:
                     peer.send("get", name="storm/never", attach=Attach.READ, wait=True)
                 case 2:
                     peer.send("allocate", data_size_bytes=1)
+                case 3:
+                    peer.send("wait", name="witness/x", released=True)
+                case 4:
+                    peer.send("watch", pattern=self.chance.choice(("**", self.name)))
+                case 5:
+                    peer.send("goodbye", number=0)
         self.step(b"!")
         signal.pause()
 

@@ -19,6 +19,7 @@ from child import Child, ChildPipe
 from python_brokers import eventually
 from raw_peer import DEADLINE_S, RawPeer
 from tidl_wire import Attach, Code, Retention
+from watcher import watch
 from world import CONTENT, WITNESS, World
 
 import tidl
@@ -46,11 +47,27 @@ def half_of_everything(peer: RawPeer) -> None:
     pipeline(peer)
 
 
+def publish_owned(peer: RawPeer) -> None:
+    peer.must_publish(NAME, b"x", retention=Retention.OWNER)
+
+
+def watch_all(peer: RawPeer) -> None:
+    for pattern in ("**", WITNESS, "dead/*", NAME):
+        watch(peer, pattern)
+
+
+def events_unread(peer: RawPeer) -> None:
+    """Its own end is an event, too."""
+    watch_all(peer)
+    for _ in range(500):
+        peer.send("get", name=WITNESS, attach=Attach.READ)
+
+
 STEPS: dict[str, Step] = {
     "hello": lambda peer: None,
     "allocate": lambda peer: peer.allocate(1 << 20),
     "allocate_unread": lambda peer: peer.send("allocate", data_size_bytes=1 << 20),
-    "publish_owned": lambda peer: peer.must_publish(NAME, b"x", retention=Retention.OWNER),
+    "publish_owned": publish_owned,
     "replace_owned": lambda peer: [
         peer.must_publish(NAME, b"x", retention=Retention.OWNER, replace=True) for _ in range(3)
     ],
@@ -58,6 +75,16 @@ STEPS: dict[str, Step] = {
     "get_write": lambda peer: peer.must_get(WITNESS, Attach.WRITE),
     "get_unread": lambda peer: peer.send("get", name=WITNESS, attach=Attach.READ),
     "wait": lambda peer: peer.send("get", name="never", attach=Attach.READ, wait=True),
+    "wait_newer": lambda peer: peer.send("wait", name=WITNESS, newer_than=2**62),
+    "wait_released": lambda peer: peer.send("wait", name=WITNESS, released=True),
+    "watch": lambda peer: watch_all(peer),
+    "events_unread": events_unread,
+    "goodbye": lambda peer: [publish_owned(peer), peer.send("goodbye", number=0)],
+    "keep": lambda peer: [
+        peer.must_publish(NAME, b"x", retention=Retention.OWNER, replace=True, keep=3)
+        for _ in range(4)
+    ],
+    "seconds": lambda peer: peer.must_publish(NAME, b"x", retention=Retention.SECONDS, ttl_ms=500),
     "pipeline": pipeline,
     "half_of_everything": half_of_everything,
 }

@@ -114,6 +114,11 @@ const char *tidl_tensor_name(const struct tidl_tensor *tensor)
 	return tensor->origin->name;
 }
 
+const char *tidl_tensor_key(const struct tidl_tensor *tensor)
+{
+	return tensor->key;
+}
+
 const char *tidl_tensor_metadata(const struct tidl_tensor *tensor)
 {
 	return tensor->origin->metadata;

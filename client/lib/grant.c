@@ -313,6 +313,7 @@ int tdc_grant_tensor(const struct tdc_grant *grant, size_t index, struct tidl_te
 		.shape = row->shape,
 		.strides = row->strides,
 		.flags = row->flags & TDP_LAYOUT_SUBBYTE_PADDED,
+		.key = grant->is_bundle ? row->key : NULL,
 	};
 	struct tdp_extent extent;
 	int r = row_measure(grant->origin, row, &extent, fault);

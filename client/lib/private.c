@@ -141,6 +141,7 @@ static int private_tensor_new(const struct tidl_tensor *tensor, struct tdc_segme
 		.strides = tensor->strides,
 		.flags = tensor->flags,
 		.nbytes = tensor->nbytes,
+		.key = tensor->key,
 	};
 	uint64_t offset_bytes =
 		(uint64_t)((unsigned char *)tensor->data - (unsigned char *)tensor->segment->base);

@@ -26,8 +26,9 @@ static void tensor_fill_extents(struct tidl_tensor *tensor, const struct tdc_ten
 int tdc_tensor_new(struct tdc_origin *origin, const struct tdc_tensor_spec *spec,
 		   struct tidl_tensor **ret_tensor, struct tdp_fault *fault)
 {
-	struct tidl_tensor *tensor =
-		calloc(1, sizeof(*tensor) + 2 * (size_t)spec->ndim * sizeof(int64_t));
+	size_t extents_bytes = 2 * (size_t)spec->ndim * sizeof(int64_t);
+	size_t key_bytes = spec->key ? strlen(spec->key) + 1 : 0;
+	struct tidl_tensor *tensor = calloc(1, sizeof(*tensor) + extents_bytes + key_bytes);
 
 	if (tensor == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
@@ -38,6 +39,9 @@ int tdc_tensor_new(struct tdc_origin *origin, const struct tdc_tensor_spec *spec
 	tensor->flags = spec->flags;
 	tensor->nbytes = spec->nbytes;
 	tensor_fill_extents(tensor, spec);
+	if (key_bytes > 0)
+		tensor->key = memcpy((unsigned char *)tensor->extents + extents_bytes, spec->key,
+				     key_bytes);
 	*ret_tensor = tensor;
 	return 0;
 }

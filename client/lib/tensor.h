@@ -23,9 +23,10 @@ struct tidl_tensor {
 	uint32_t ndim;
 	uint32_t flags; /* DLPack's, of the layout */
 	uint64_t nbytes;
+	const char *key; /* in a bundle; NULL: of none */
 	int64_t *shape;
 	int64_t *strides;
-	int64_t extents[]; /* shape, then strides */
+	int64_t extents[]; /* shape, strides, then the key's text */
 };
 
 /* What a tensor is made from. Everything is copied. */
@@ -36,6 +37,7 @@ struct tdc_tensor_spec {
 	const int64_t *strides; /* NULL: compact row-major */
 	uint32_t flags;
 	uint64_t nbytes;
+	const char *key; /* NULL: none */
 };
 
 /* One reference, and one to @origin; no memory yet. */

@@ -126,6 +126,7 @@ TIDL_API enum tidl_attach tidl_tensor_attach(const struct tidl_tensor *tensor);
 TIDL_API enum tidl_access tidl_tensor_access(const struct tidl_tensor *tensor);
 TIDL_API uint64_t tidl_tensor_generation(const struct tidl_tensor *tensor);  /* 0: unpublished */
 TIDL_API const char *tidl_tensor_name(const struct tidl_tensor *tensor);     /* NULL: unpublished */
+TIDL_API const char *tidl_tensor_key(const struct tidl_tensor *tensor);	     /* NULL: no bundle's */
 TIDL_API const char *tidl_tensor_metadata(const struct tidl_tensor *tensor); /* JSON or NULL */
 TIDL_API uint32_t tidl_tensor_owner_uid(const struct tidl_tensor *tensor);
 

@@ -92,6 +92,9 @@ def test_a_bundle_is_a_mapping(client: tidl.Client, name: str) -> None:
     assert bundle.nbytes == sum(tensor.nbytes for tensor in bundle.flat.values())
     assert bundle.readonly
     assert "4 keys" in repr(bundle)
+    assert bundle["encoder"]["scalar"].key == "encoder/scalar"
+    assert "['encoder/scalar']" in repr(bundle["encoder"]["scalar"])
+    assert client.empty(1).key is None
     with pytest.raises(TypeError):
         bundle["z"] = 1  # type: ignore[index]
 
@@ -289,6 +292,47 @@ def test_copy_on_write(client: tidl.Client, name: str) -> None:
     own = client.get(name, access="copy_on_write").to_numpy()
     own["x"][0] = 5
     assert client.get(name)["x"].to_numpy()[0] == 1
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_immutable(client: tidl.Client, peer: Peer, name: str, copies: bool) -> None:
+    one, two = client.full(3, 1.0), client.full(4, 2.0)
+    mapping = {"a": one, "b": {"c": two, "tied": two}}
+    publication = client.publish(name, mapping, access="immutable", copy=copies or None)
+    assert publication.copied is copies
+    assert (one.readonly, two.readonly) == (not copies, not copies)
+    peer.do(f"b = client.get({name!r})")
+    with pytest.raises(PeerError) as refused:
+        peer.do(f"client.get({name!r}, access='write')")
+    assert refused.value.code == "ACCESS"
+    assert peer.ask("[t.to_numpy().tolist() for t in b.flat.values()]") == [
+        [1.0] * 3,
+        [2.0] * 4,
+        [2.0] * 4,
+    ]
+    assert peer.ask("{t.published_as for t in b.flat.values()}") == {"immutable"}
+    own = client.get(name, access="copy_on_write").to_numpy()
+    own["a"][0] = 9
+    assert peer.ask("float(b['a'].to_numpy()[0])") == 1.0
+
+
+def test_live(client: tidl.Client, peer: Peer, name: str) -> None:
+    one, two = client.zeros(3), client.zeros(4)
+    client.publish(name, {"a": one, "b": two}, access="live")
+    peer.do(f"d = client.get({name!r}).to_numpy()")
+    one.to_numpy()[:] = 3
+    two.to_numpy()[:] = 4
+    assert peer.ask("(d['a'].tolist(), d['b'].tolist())") == ([3.0] * 3, [4.0] * 4)
+    with pytest.raises(PeerError) as refused:
+        peer.do(f"client.get({name!r}, access='write')")
+    assert refused.value.code == "ACCESS"
+
+
+def test_for_asyncio(client: tidl.Client, peer: Peer, name: str) -> None:
+    peer.start(f"import asyncio\nb = asyncio.run(client.aget({name!r}, timeout=60, keys=['a']))\n")
+    client.publish(name, {"a": {"b": np.ones(2)}, "c": np.ones(1)})
+    peer.finish()
+    assert peer.ask("list(b.flat)") == ["a/b"]
 
 
 # ---- refusals ----

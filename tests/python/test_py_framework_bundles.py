@@ -105,6 +105,19 @@ def test_torch_optimizer_state(client: tidl.Client, name: str) -> None:
         client.publish(f"{name}/2", {"param_groups": optimizer.state_dict()["param_groups"]})
 
 
+def test_torch_takes_immutable_weights(client: tidl.Client, name: str) -> None:
+    """One private map for all of them: tied weights stay tied, and what is written is its own."""
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    weight = torch.arange(6.0)
+    client.publish(name, {"a": weight, "b": {"c": weight, "d": weight[2:4]}}, access="immutable")
+    mine = client.get(name).to_torch()
+    assert mine["a"] is mine["b"]["c"]
+    assert mine["b"]["d"].data_ptr() == mine["a"].data_ptr() + 8
+    mine["a"][2] = -1
+    assert mine["b"]["d"][0] == -1
+    assert client.get(name)["a"].to_numpy()[2] == 2
+
+
 def test_read_only_bundles_are_refused_by_path(client: tidl.Client, name: str) -> None:
     torch = pytest.importorskip("torch", exc_type=ImportError)
     client.publish(name, {"a": {"b": torch.ones(2)}})

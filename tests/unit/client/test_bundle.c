@@ -155,6 +155,7 @@ TT_TEST(bundle, the_last_of_it_gives_the_lease_back, .timeout = 60)
 	cr_assert_eq(tidl_get_bundle(scene.client, "x", NULL, &bundle), 0);
 	cr_assert_eq(tidl_bundle_tensor(bundle, 0, &head), 0);
 	cr_assert_eq(tidl_bundle_tensor(bundle, 2, &tied), 0);
+	cr_assert_str_eq(tidl_tensor_key(tied), "tied");
 	cr_assert_eq(tidl_tensor_data(head), tidl_tensor_data(tied), "tied weights come back tied");
 	cr_assert_float_eq(((float *)tidl_tensor_data(head))[2], 3.0f, 0.0f);
 	cr_assert_eq(tidl_bundle_ref(bundle), bundle);

@@ -157,6 +157,7 @@ TENSOR_PROPERTY(strides, tpy_result_integers(tidl_tensor_ndim(tensor), tidl_tens
 TENSOR_PROPERTY(dtype, tpy_dtype_to_python(tidl_tensor_dtype(tensor)))
 TENSOR_PROPERTY(nbytes, PyLong_FromUnsignedLongLong(tidl_tensor_nbytes(tensor)))
 TENSOR_PROPERTY(name, tpy_result_text(tidl_tensor_name(tensor)))
+TENSOR_PROPERTY(key, tpy_result_text(tidl_tensor_key(tensor)))
 TENSOR_PROPERTY(generation, PyLong_FromUnsignedLongLong(tidl_tensor_generation(tensor)))
 TENSOR_PROPERTY(readonly, PyBool_FromLong(tidl_tensor_is_readonly(tensor)))
 TENSOR_PROPERTY(access, tpy_result_text(tidl_attach_name(tidl_tensor_attach(tensor))))
@@ -222,6 +223,7 @@ static PyGetSetDef tensor_getset[] = {
 	{"dtype", tensor_get_dtype, NULL, "name of the data type", NULL},
 	{"nbytes", tensor_get_nbytes, NULL, "elements times element size", NULL},
 	{"name", tensor_get_name, NULL, "path in its owner's namespace, or None", NULL},
+	{"key", tensor_get_key, NULL, "path in a bundle, or None", NULL},
 	{"generation", tensor_get_generation, NULL, "its generation, 0 if unpublished", NULL},
 	{"readonly", tensor_get_readonly, NULL, "whether it is mapped for reading only", NULL},
 	{"access", tensor_get_access, NULL, "read, write or copy_on_write", NULL},

@@ -68,6 +68,8 @@ class Tensor(_core.Tensor):
         if self.released:
             return "<tidl.Tensor released>"
         name = "unpublished" if self.name is None else repr(self.name)
+        if self.key is not None:
+            name += f"[{self.key!r}]"
         generation = f", generation {self.generation}" if self.generation else ""
         return (
             f"<tidl.Tensor {name}: shape {self.shape}, {self.dtype}, {self.device}, "

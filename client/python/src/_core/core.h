@@ -111,6 +111,14 @@ struct tidl_tensor *tpy_tensor_hold(struct tpy_tensor *self);
 void tpy_tensor_unhold(struct tidl_tensor **tensor);
 #define TPY_HELD __attribute__((cleanup(tpy_tensor_unhold)))
 
+/* steps.c */
+PyObject *tpy_tensor_step(PyObject *object, void *closure);
+PyObject *tpy_tensor_update_begin(PyObject *object, PyObject *takes_over);
+PyObject *tpy_tensor_update_end(PyObject *object, PyObject *unused);
+PyObject *tpy_tensor_commit(PyObject *object, PyObject *unused);
+PyObject *tpy_tensor_wait_step(PyObject *object, PyObject *args);
+PyObject *tpy_tensor_snapshot(PyObject *object, PyObject *args);
+
 /* buffer.c */
 int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags);
 void tpy_tensor_releasebuffer(PyObject *object, Py_buffer *view);

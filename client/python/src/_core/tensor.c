@@ -198,6 +198,15 @@ static PyMethodDef tensor_methods[] = {
 	 "of frameworks made from it stay valid: the memory is unmapped, and the lease on it ends, "
 	 "with the last of them. Calling it again does nothing."},
 	{"_pin", tensor_pin, METH_NOARGS, "_pin() -> None"},
+	{"commit", tpy_tensor_commit, METH_NOARGS,
+	 "commit() -> int\n\n"
+	 "Completes a step for what was written without update(), and wakes who waits for it. "
+	 "Returns its number. Waiting processes are served as well as by an update; read() is not, "
+	 "since it cannot notice what is written outside of one."},
+	{"_update_begin", tpy_tensor_update_begin, METH_O, "_update_begin(take_over) -> None"},
+	{"_update_end", tpy_tensor_update_end, METH_NOARGS, "_update_end() -> int"},
+	{"_wait_step", tpy_tensor_wait_step, METH_VARARGS, "_wait_step(step, timeout_ms) -> int"},
+	{"_snapshot", tpy_tensor_snapshot, METH_VARARGS, "_snapshot(buffer, timeout_ms) -> int"},
 	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
 	{"_copy_on_write", tensor_copy_on_write, METH_NOARGS,
 	 "_copy_on_write() -> a tensor over private pages of the same, immutable memory"},
@@ -231,6 +240,8 @@ static PyGetSetDef tensor_getset[] = {
 	 "shared, live or immutable; None: unpublished", NULL},
 	{"owner", tensor_get_owner, NULL, "uid of the owner", NULL},
 	{"released", tensor_get_released, NULL, "whether release() was called", NULL},
+	{"step", tpy_tensor_step, NULL,
+	 "how many steps are complete: of its memory, which tensors may share", NULL},
 	{"_metadata_json", tensor_get_metadata_json, NULL, "metadata as text, or None", NULL},
 	{"_address", tensor_get_address, NULL, "address of the first element, or None", NULL},
 	{"_publication_access", tensor_get_publication_access, NULL, "shared, live or immutable",

@@ -73,6 +73,7 @@ from tidl._records import (
     Segment,
     TensorInfo,
 )
+from tidl._steps import Turns, Update
 from tidl._tensor import Tensor
 from tidl._watch import Event, Watch
 
@@ -126,8 +127,10 @@ __all__ = [
     "Tensor",
     "TensorInfo",
     "TimedOutError",
+    "Turns",
     "UnsupportedError",
     "UnsupportedTensorError",
+    "Update",
     "VersionError",
     "WaitInterruptedError",
     "Watch",

@@ -120,6 +120,16 @@ def timeout_seconds(timeout: float | None) -> float | None:
     return None if milliseconds < 0 else milliseconds / 1000
 
 
+def whole_number(value: object, what: str, least: int, most: int) -> int:
+    """An integer within bounds."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise ArgumentTypeError(f"{what} is an integer, not {shown(value)}")
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise InvalidArgumentError(f"{what} is a number from {least} to {most}, not {shown(value)}")
+    return number
+
+
 def shape_tuple(shape: object) -> tuple[int, ...]:
     """A shape as a tuple of 64-bit integers; a bare integer is one dimension."""
     try:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 
-from tidl import _core, _records
+from tidl import _core, _records, _steps
+from tidl._arguments import switch, timeout_ms, whole_number
 from tidl._errors import DtypeError, UnsupportedError
 from tidl._strides import compact_axes
 
@@ -93,6 +94,106 @@ class Tensor(_core.Tensor):
         would be a crash.
         """
         return Unflagged(self)
+
+    # ---- steps ----
+
+    def update(self, *, take_over: bool = False) -> _steps.Update:
+        """Brackets a write: `with tensor.update() as step:`.
+
+        Its end completes a step, also when the block raises, and wakes who waits for it. `read()`
+        of other processes never shows half of it.
+
+        Args:
+            take_over: whether to take over an update that another process has open. Without it
+                that is done only when nobody else can write the tensor any more.
+
+        Returns:
+            A context manager that gives the number of the step being made.
+
+        Raises:
+            BusyError: an update is open already, in this process or another one. (On entering.)
+            ReadOnlyError: the tensor was not attached for writing.
+            InvalidArgumentError: the tensor has no elements.
+        """
+        return _steps.Update(self, switch(take_over, "take_over"))
+
+    def wait(self, step: int, timeout: float | None = None) -> int:
+        """Waits until a step is complete, asleep in the kernel.
+
+        Args:
+            step: its number; `tensor.step + 1` is the next one.
+            timeout: in seconds; None waits for ever, 0 does not wait.
+
+        Returns:
+            The last complete step, perhaps a later one.
+
+        Raises:
+            WriterGoneError: who could have made it has ended or let go of the tensor.
+            TimedOutError: it was not made in time.
+            AccessError: the tensor is immutable.
+            BrokerGoneError: the broker, which tells of writers that go, has gone itself. Waiting
+                with a timeout goes on without it.
+        """
+        return self._wait_step(
+            whole_number(step, "step", 0, _steps.LARGEST_STEP), timeout_ms(timeout)
+        )
+
+    @overload
+    def read(
+        self,
+        *,
+        out: numpy.typing.NDArray[Any] | None = None,
+        return_step: Literal[False] = False,
+        timeout: float | None = 5.0,
+    ) -> numpy.typing.NDArray[Any]: ...
+    @overload
+    def read(
+        self,
+        *,
+        out: numpy.typing.NDArray[Any] | None = None,
+        return_step: Literal[True],
+        timeout: float | None = 5.0,
+    ) -> tuple[numpy.typing.NDArray[Any], int]: ...
+    def read(
+        self,
+        *,
+        out: numpy.typing.NDArray[Any] | None = None,
+        return_step: bool = False,
+        timeout: float | None = 5.0,
+    ) -> numpy.typing.NDArray[Any] | tuple[numpy.typing.NDArray[Any], int]:
+        """A copy as the tensor was between two updates.
+
+        Waits while an update is open, and copies again when one was begun meanwhile. It is
+        consistent against writers that use `update()` only: what is written outside cannot be
+        noticed.
+
+        Args:
+            out: copy into this array instead of a new one: row-major, same shape and data type.
+            return_step: whether to return (copy, step) rather than the copy.
+            timeout: in seconds; None tries for ever, 0 tries once.
+
+        Raises:
+            WriterGoneError: a writer has gone in the middle of an update.
+            TimedOutError: it was being updated all the time.
+            DtypeError: NumPy has no such data type.
+            MissingFrameworkError: NumPy is not installed.
+        """
+        array, step = _steps.read(self, out, timeout_ms(timeout))
+        return (array, step) if return_step else array
+
+    def turns(self, index: int, count: int = 2) -> _steps.Turns:
+        """Takes turns over the tensor with other processes that do the same.
+
+            turns = tensor.turns(0)                     # the other process: turns(1)
+            for _ in range(1000):
+                with turns.take(timeout=30):
+                    ...                                 # read and write it
+
+        Args:
+            index: which one this is, 0 to `count` - 1; number 0 begins.
+            count: how many take turns.
+        """
+        return _steps.Turns(self, index, count)
 
     # ---- frameworks ----
 

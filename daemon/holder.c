@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/lease.h"
+#include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/subscription.h"
@@ -49,6 +50,8 @@ void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registr
 		tdd_hold_free(hold);
 	HASH_ITER (hh, holder->allocations, hold, next)
 		tdd_hold_free(hold);
+	while (holder->pooled)
+		tdd_pooled_free(holder->pooled);
 }
 
 void tdd_holder_deinit(struct tdd_holder *holder)

@@ -13,6 +13,7 @@
 struct tdd_events;
 struct tdd_hold;
 struct tdd_notice;
+struct tdd_pooled;
 struct tdd_publication;
 struct tdd_reader;
 struct tdd_registry;
@@ -34,6 +35,7 @@ struct tdd_holder {
 	struct tdd_stake *stakes;		  /* map by segment id: of all its holds */
 	struct tdd_reader *readers;		  /* map by generation: of its leases */
 	struct tdd_publication *owned;		  /* list: retention OWNER */
+	struct tdd_pooled *pooled;		  /* list: segments it wants back */
 	struct tdd_waiter *waiters;		  /* list */
 	struct tdd_writer_watch *writer_watches;  /* list */
 	struct tdd_subscription *subscriptions;	  /* list */

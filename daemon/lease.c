@@ -131,8 +131,13 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 		return r;
 	DL_APPEND(publication->leases, lease);
 	publication->lease_count++;
-	for (size_t i = 0; i < lease->use_count; i++)
-		DL_APPEND(tdd_hold_segment(lease, i)->leases, &lease->uses[i]);
+	for (size_t i = 0; i < lease->use_count; i++) {
+		struct tdd_segment *segment = tdd_hold_segment(lease, i);
+
+		DL_APPEND(segment->leases, &lease->uses[i]);
+		segment->may_be_mapped |=
+			hold_is_writer(lease) || holder->subject.uid != segment->creator_uid;
+	}
 	tdd_events_report_lease(&publication->registry->events, TDP_EVENT_LEASED, lease);
 	*ret_lease = lease;
 	return 0;
@@ -168,10 +173,18 @@ void tdd_allocation_stop_writing(struct tdd_hold *allocation)
 	allocation->attach = TIDL_ATTACH_READ;
 }
 
+/* Whose connection ended may have forked as well: nobody said that it had not. */
+static bool lease_may_last(const struct tdd_hold *lease)
+{
+	return lease->is_inherited || lease->holder->is_ending;
+}
+
 static void lease_detach(struct tdd_hold *lease)
 {
 	struct tdd_publication *publication = lease->publication;
 
+	for (size_t i = 0; i < lease->use_count; i++)
+		tdd_hold_segment(lease, i)->may_be_mapped |= lease_may_last(lease);
 	for (size_t i = 0; i < lease->use_count; i++)
 		DL_DELETE(tdd_hold_segment(lease, i)->leases, &lease->uses[i]);
 	hold_give_up_stakes(lease);

@@ -32,8 +32,9 @@ struct tdd_hold_use {
 struct tdd_hold {
 	enum tidl_holder_kind kind;
 	enum tidl_attach attach;
-	uint64_t id;	 /* of the lease; of the segment for an allocation */
-	uint64_t serial; /* broker-wide, in order of birth; a lease's id */
+	bool is_inherited; /* a forked child may have its map for longer */
+	uint64_t id;	   /* of the lease; of the segment for an allocation */
+	uint64_t serial;   /* broker-wide, in order of birth; a lease's id */
 	uint64_t since_ms;
 	struct tdd_holder *holder;
 	struct tdd_publication *publication; /* of a lease */

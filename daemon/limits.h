@@ -80,6 +80,10 @@ enum {
 	 * for ever (FUSE); a uid that makes it hang is refused from here on. */
 	TDD_SUSPECTS_PER_UID = 2 * 253,
 
+	/* Segments that one connection wants back for its next copies: a few frames under way, and
+	 * few enough to look at all of them with each publish. */
+	TDD_POOL_PER_SESSION = 16,
+
 	/* Publications that one LIST request looks at: about as long as a packet takes to pack. */
 	TDD_LIST_SCAN = 1024,
 	/* The same in steps of the pattern matcher, for long patterns over long names: 1 ms. */

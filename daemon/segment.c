@@ -14,6 +14,7 @@
 
 #include "daemon/lease.h"
 #include "daemon/pin.h"
+#include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "proto/base/fd.h"
 
@@ -123,21 +124,29 @@ static struct tdd_account *segment_heir(const struct tdd_segment *segment)
 	return NULL;
 }
 
+static void segment_charge(struct tdd_segment *segment, struct tdd_account *heir)
+{
+	tdd_charge_force(&segment->bytes, heir);
+	tdd_charge_force(&segment->descriptors, heir);
+}
+
 void tdd_segment_settle(struct tdd_segment *segment)
 {
 	struct tdd_account *heir;
 
-	if (!segment->uses && !segment->allocations) {
+	if (!segment->uses && !segment->allocations && !segment->pooled) {
 		segment_free(segment);
+		return;
+	}
+	if (!segment->uses && !segment->allocations) {
+		segment_charge(segment, tdd_holder_uid_account(segment->pooled->holder));
 		return;
 	}
 	if (segment->listed_count > 0 || segment->allocations)
 		return;
 	heir = segment_heir(segment);
-	if (!heir)
-		return;
-	tdd_charge_force(&segment->bytes, heir);
-	tdd_charge_force(&segment->descriptors, heir);
+	if (heir)
+		segment_charge(segment, heir);
 }
 
 int tdd_segment_reclaim(struct tdd_segment *segment, struct tdd_account *uid_account,

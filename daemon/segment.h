@@ -16,6 +16,7 @@
 
 struct tdd_hold;
 struct tdd_hold_use;
+struct tdd_pooled;
 struct tdd_publication;
 struct tdd_segment;
 struct tdd_stake;
@@ -36,8 +37,9 @@ struct tdd_departure {
 };
 
 /*
- * One block of shared memory. It lives while a publication uses it or an allocation holds it; the
- * last of them frees it by tdd_segment_settle(). Owner, access and seals belong to the segment.
+ * One block of shared memory. It lives while a publication uses it, an allocation holds it or its
+ * publisher wants it back; the last of them frees it by tdd_segment_settle(). Owner, access and
+ * seals belong to the segment.
  */
 struct tdd_segment {
 	uint64_t id;
@@ -48,9 +50,11 @@ struct tdd_segment {
 	struct tdd_process *creator;
 	enum tidl_access access; /* 0 until first published */
 	bool is_write_granted;	 /* to another process: seals are final */
+	bool may_be_mapped;	 /* by somebody whom the broker does not count */
 	uint32_t listed_count;	 /* uses by listed publications */
 	struct tdd_segment_use *uses;
 	struct tdd_hold *allocations;
+	struct tdd_pooled *pooled;   /* NULL: nobody wants it back */
 	struct tdd_hold_use *leases; /* on all publications that use it, oldest first */
 	struct tdd_stake *writers;   /* of holders that may write */
 	struct tdd_departure last_departure;

@@ -99,6 +99,7 @@ struct tidl_client *tdc_client_unref(struct tidl_client *client)
 	tdc_fork_unlink(client);
 	tdc_link_close(&client->link);
 	tdc_segtable_deinit(&client->segments);
+	tdc_pool_forget(&client->pool);
 	(void)pthread_mutex_destroy(&client->lock);
 	free(client->packet);
 	free(client);
@@ -162,6 +163,7 @@ void tdc_client_close(struct tidl_client *client)
 		client->packet = NULL;
 	}
 	tdc_attention_close(client);
+	tdc_pool_forget(&client->pool);
 	tdc_client_unlock(client);
 	(void)tdp_fd_close(fd);
 	free(packet);
@@ -253,4 +255,5 @@ void tdc_client_become_child(struct tidl_client *client)
 	tdc_outbound_drop(client);
 	tdc_waiters_forget_all(client);
 	tdc_watches_forget_all(client);
+	tdc_pool_forget(&client->pool);
 }

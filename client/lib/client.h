@@ -11,6 +11,7 @@
 #include "client/lib/conn.h"
 #include "client/lib/interrupt.h"
 #include "client/lib/outbound.h"
+#include "client/lib/pool.h"
 #include "client/lib/segtable.h"
 #include "include/tidl/client.h"
 #include "proto/base/attr.h"
@@ -62,6 +63,8 @@ struct tidl_client {
 	struct tdc_outbound outbound;
 	struct tidl_watch *watches;
 	struct tdc_segtable segments;
+	struct tdc_pool pool;
+	uint64_t fork_count; /* of this process since the client was made */
 
 	/* Guarded by the registry's lock. */
 	struct tidl_client *prev, *next;

@@ -33,8 +33,10 @@ static void fork_parent(void)
 {
 	struct tidl_client *client;
 
-	DL_FOREACH (registry_clients, client)
+	DL_FOREACH (registry_clients, client) {
+		client->fork_count++;
 		tdc_client_unlock(client);
+	}
 	pthread_mutex_unlock(&registry_lock);
 }
 

@@ -6,6 +6,7 @@
  */
 #include "client/lib/grant.h"
 
+#include "client/lib/client.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -281,6 +282,9 @@ int tdc_grant_init(struct tidl_client *client, const struct tdc_grant_request *r
 
 	lease->id = granted->lease_id;
 	lease->era = reply->era;
+	tdc_client_lock(client);
+	lease->fork_count = client->fork_count;
+	tdc_client_unlock(client);
 	r = granted_check(granted, request->attach, fault);
 	if (r == 0)
 		r = granted_read_rows(reply, &grant, &segment_count, fault);

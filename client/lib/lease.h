@@ -19,8 +19,9 @@ enum tdc_lease_kind {
 
 struct tdc_lease {
 	enum tdc_lease_kind kind;
-	uint64_t id;  /* 0: not granted yet */
-	uint64_t era; /* connection that it belongs to: leases die with theirs */
+	uint64_t id;	     /* 0: not granted yet */
+	uint64_t era;	     /* connection that it belongs to: leases die with theirs */
+	uint64_t fork_count; /* of the process when it was granted; of a publication */
 	struct tdc_lease *next;
 };
 

@@ -20,13 +20,15 @@ enum { RELEASE_BATCH = 64 };
 struct release_batch {
 	uint64_t lease_ids[RELEASE_BATCH];
 	uint64_t segment_ids[RELEASE_BATCH];
+	uint64_t inherited_ids[RELEASE_BATCH];
 	size_t lease_count;
 	size_t segment_count;
+	size_t inherited_count;
 };
 
 static size_t batch_count(const struct release_batch *batch)
 {
-	return batch->lease_count + batch->segment_count;
+	return batch->lease_count + batch->segment_count + batch->inherited_count;
 }
 
 static bool is_held(const struct tdc_lease *lease)
@@ -35,17 +37,22 @@ static bool is_held(const struct tdc_lease *lease)
 }
 
 /* Fill a batch from the head of the queue without taking anything out. */
-static void batch_collect(const struct tdc_outbound *outbound, struct release_batch *batch)
+static void batch_collect(const struct tidl_client *client, struct release_batch *batch)
 {
 	batch->lease_count = 0;
 	batch->segment_count = 0;
-	for (const struct tdc_lease *lease = outbound->head; lease != NULL; lease = lease->next) {
+	batch->inherited_count = 0;
+	for (const struct tdc_lease *lease = client->outbound.head; lease != NULL;
+	     lease = lease->next) {
 		if (batch_count(batch) == RELEASE_BATCH || !is_held(lease))
 			break;
-		if (lease->kind == TDC_LEASE_PUBLICATION)
-			batch->lease_ids[batch->lease_count++] = lease->id;
-		else
+		if (lease->kind == TDC_LEASE_ALLOCATION)
 			batch->segment_ids[batch->segment_count++] = lease->id;
+		else if (lease->fork_count != client->fork_count)
+			/* A child was forked since, which may have the map for longer. */
+			batch->inherited_ids[batch->inherited_count++] = lease->id;
+		else
+			batch->lease_ids[batch->lease_count++] = lease->id;
 	}
 }
 
@@ -68,7 +75,9 @@ static int batch_send(struct tidl_client *client, const struct release_batch *ba
 		.release = {.lease_count = batch->lease_count,
 			    .lease_ids = batch->lease_ids,
 			    .segment_count = batch->segment_count,
-			    .segment_ids = batch->segment_ids},
+			    .segment_ids = batch->segment_ids,
+			    .inherited_count = batch->inherited_count,
+			    .inherited_lease_ids = batch->inherited_ids},
 	};
 
 	return outbound_send(client, &message);
@@ -115,7 +124,7 @@ void tdc_outbound_flush(struct tidl_client *client)
 	struct release_batch batch;
 
 	while (client->state == TDC_CLIENT_STATE_OPEN && client->outbound.head != NULL) {
-		batch_collect(&client->outbound, &batch);
+		batch_collect(client, &batch);
 		if (batch_count(&batch) > 0) {
 			if (batch_send(client, &batch) < 0)
 				return;

@@ -13,6 +13,7 @@
 #include "client/lib/copying.h"
 #include "client/lib/fork.h"
 #include "client/lib/packing.h"
+#include "client/lib/pool.h"
 #include "client/lib/seal.h"
 #include "proto/tensor/layout.h"
 
@@ -247,7 +248,7 @@ static int placing_add(struct placing *placing, size_t index, struct tdp_fault *
 /* ---- all of them ---- */
 
 /* Where the copies lie in their segment, which comes behind all others. */
-static void placing_settle(struct placing *placing, const struct tdp_segment *wire)
+static void placing_settle(struct placing *placing, uint64_t data_offset_bytes)
 {
 	struct tdc_placement *placement = placing->placement;
 
@@ -256,29 +257,47 @@ static void placing_settle(struct placing *placing, const struct tdp_segment *wi
 		struct tdp_tensor *tensor = &placement->tensors[item->member];
 
 		tensor->segment_index = (int64_t)placement->aliased_count;
-		tensor->byte_offset = wire->data_offset_bytes + item->offset_bytes;
+		tensor->byte_offset = data_offset_bytes + item->offset_bytes;
 		strides_fill(&item->import->layout, item->keeps_strides,
 			     placing->strides[item->member]);
 	}
 }
 
-static int placing_copy(struct placing *placing, struct tdp_fault *fault)
+/* Into memory that is mapped already, for what is published again and again. Sealed memory is used
+ * once, and what lies in a segment of the user's is not handed over. */
+static int placing_copy_pooled(struct placing *placing, const struct tdc_pack *pack,
+			       struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	int r;
+
+	if (placing->options->access != TIDL_ACCESS_SHARED || placement->aliased_count > 0)
+		return 0;
+	r = tdc_pool_take(placing->client, pack->size_bytes, &placement->pooled, fault);
+	if (r < 0 || placement->pooled == NULL)
+		return r;
+	tdc_pooled_fill(placement->pooled, pack);
+	placement->lease = placement->pooled->lease;
+	placement->copied_count = placing->item_count;
+	placing_settle(placing, placement->pooled->data_offset_bytes);
+	return 0;
+}
+
+static int placing_copy_once(struct placing *placing, const struct tdc_pack *pack,
+			     struct tdp_fault *fault)
 {
 	struct tdc_placement *placement = placing->placement;
 	struct tdc_allocation allocation;
-	struct tdc_pack pack;
 	size_t culprit = SIZE_MAX;
-	int r = tdc_pack_plan(&placement->arena, placing->item_count, placing->items, &pack, fault);
+	int r = tdc_allocate(placing->client, pack->size_bytes, &allocation, fault);
 
-	if (r == 0)
-		r = tdc_allocate(placing->client, pack.size_bytes, &allocation, fault);
 	if (r < 0)
 		return r;
-	r = tdc_copy(placing->client, &allocation, &pack, &culprit, fault);
+	r = tdc_copy(placing->client, &allocation, pack, &culprit, fault);
 	if (r == 0 && placing->options->access == TIDL_ACCESS_IMMUTABLE)
 		r = tdc_seal(placing->client, allocation.fd, fault);
 	if (r == 0) {
-		placing_settle(placing, &allocation.wire);
+		placing_settle(placing, allocation.wire.data_offset_bytes);
 		placement->lease = allocation.lease;
 		allocation.lease = NULL;
 		placement->copied_count = placing->item_count;
@@ -286,6 +305,19 @@ static int placing_copy(struct placing *placing, struct tdp_fault *fault)
 		r = tdc_member_fault(fault, placing->members[culprit].key);
 	}
 	tdc_allocation_deinit(placing->client, &allocation);
+	return r;
+}
+
+static int placing_copy(struct placing *placing, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	struct tdc_pack pack;
+	int r = tdc_pack_plan(&placement->arena, placing->item_count, placing->items, &pack, fault);
+
+	if (r == 0)
+		r = placing_copy_pooled(placing, &pack, fault);
+	if (r == 0 && placement->pooled == NULL)
+		r = placing_copy_once(placing, &pack, fault);
 	return r;
 }
 
@@ -342,7 +374,7 @@ static int placing_reserve(struct placing *placing, struct tdp_fault *fault)
 	size_t count = placement->tensor_count;
 
 	placement->tensors = tdp_arena_alloc(arena, count * sizeof(*placement->tensors));
-	placement->aliased = tdp_arena_alloc(arena, count * sizeof(*placement->aliased));
+	placement->aliased = tdp_arena_alloc(arena, count * sizeof(struct tdc_segment *));
 	placing->strides = tdp_arena_alloc(arena, count * sizeof(*placing->strides));
 	placing->items = tdp_arena_alloc(arena, count * sizeof(*placing->items));
 	if (placement->tensors == NULL || placement->aliased == NULL || placing->strides == NULL ||
@@ -380,9 +412,14 @@ bool tdc_placement_hands_over(const struct tdc_placement *placement)
 	return placement->lease != NULL && placement->aliased_count == 0;
 }
 
-void tdc_placement_handed_over(struct tdc_placement *placement)
+void tdc_placement_handed_over(struct tidl_client *client, struct tdc_placement *placement)
 {
-	placement->lease = tdc_lease_forget(placement->lease);
+	if (placement->pooled != NULL)
+		tdc_pool_lend(client, placement->pooled);
+	else
+		(void)tdc_lease_forget(placement->lease);
+	placement->pooled = NULL;
+	placement->lease = NULL;
 }
 
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement)
@@ -390,7 +427,12 @@ void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *plac
 	for (size_t i = 0; i < placement->aliased_count; i++)
 		(void)tdc_segment_unref(client, placement->aliased[i]);
 	placement->aliased_count = 0;
-	tdc_lease_end(client, placement->lease);
+	/* Whether it was published is not known when the call was interrupted: do not write there
+	 * again. */
+	if (placement->pooled != NULL)
+		placement->pooled = tdc_pooled_free(client, placement->pooled);
+	else
+		tdc_lease_end(client, placement->lease);
 	placement->lease = NULL;
 	tdp_arena_deinit(&placement->arena);
 }

@@ -44,6 +44,7 @@ struct tdc_placement {
 	size_t aliased_count;	      /* segments that were there before */
 	struct tdc_segment **aliased; /* one reference each */
 	struct tdc_lease *lease;      /* of the copy's segment; NULL: nothing was copied */
+	struct tdc_pooled *pooled;    /* where it was copied to, if that is kept; has the lease */
 	size_t segment_count;	      /* the aliased ones, then the copy's */
 	struct tdp_segment *segments;
 	size_t tensor_count;
@@ -64,7 +65,7 @@ int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *clie
 bool tdc_placement_hands_over(const struct tdc_placement *placement);
 
 /* The broker has taken the copy's allocation over: nothing is left to give back. */
-void tdc_placement_handed_over(struct tdc_placement *placement);
+void tdc_placement_handed_over(struct tidl_client *client, struct tdc_placement *placement);
 
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement);
 

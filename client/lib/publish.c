@@ -9,6 +9,7 @@
 #include "client/lib/call.h"
 #include "client/lib/client.h"
 #include "client/lib/owner.h"
+#include "client/lib/pool.h"
 #include "client/lib/report.h"
 #include "client/lib/seal.h"
 #include "client/lib/steps.h"
@@ -111,7 +112,8 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .metadata = options->metadata,
 			    .path = placement->path,
 			    .expose = options->expose != 0,
-			    .hands_over = tdc_placement_hands_over(placement)},
+			    .hands_over = tdc_placement_hands_over(placement),
+			    .keeps_pooled = placement->pooled != NULL},
 	};
 }
 
@@ -278,7 +280,8 @@ static int publish_placed(struct tidl_client *client, struct publishing *publish
 		return r;
 	publish_note_access(placement, publishing->request.publish.access);
 	if (tdc_placement_hands_over(placement))
-		tdc_placement_handed_over(placement);
+		tdc_placement_handed_over(client, placement);
+	tdc_pool_settle(client, &reply->message.published);
 	publication_fill(&reply->message.published, placement, publication);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "daemon/access.h"
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
+#include "daemon/pool.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
 #include "daemon/waiter.h"
@@ -112,10 +113,29 @@ static int seal(const struct tdd_publication *publication, struct tdp_fault *fau
 
 /* The publisher cannot write any more, which must be so before anybody gets the name: a waiting
  * copy-on-write get would be refused for it otherwise. */
-static void hand_over(struct tdd_session *session, const struct tdd_draft *draft)
+static void hand_over(struct tdd_session *session, const struct tdd_draft *draft, bool keeps_pooled,
+		      struct tdd_pool_news *news)
 {
-	for (size_t i = 0; i < draft->spec.segment_count; i++)
-		tdd_hold_free(tdd_allocation_find(&session->holder, draft->segments[i]->id));
+	struct tdd_holder *holder = &session->holder;
+
+	for (size_t i = 0; i < draft->spec.segment_count; i++) {
+		uint64_t id = draft->segments[i]->id;
+		struct tdd_hold *allocation = tdd_allocation_find(holder, id);
+
+		/* The copies of one publish lie in one segment. */
+		if (keeps_pooled && i == 0 &&
+		    !(allocation && tdd_pool_keep(holder, draft->segments[i])))
+			news->dropped_ids[news->dropped_count++] = id;
+		tdd_hold_free(allocation);
+	}
+}
+
+static void tell_of_pool(const struct tdd_pool_news *news, struct tdp_published *published)
+{
+	published->returned_count = news->returned_count;
+	published->returned_ids = news->returned_ids;
+	published->dropped_count = news->dropped_count;
+	published->dropped_ids = news->dropped_ids;
 }
 
 int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *request,
@@ -123,6 +143,7 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 {
 	struct tdp_message reply = {.kind = TDP_MESSAGE_PUBLISHED,
 				    .request_id = request->request_id};
+	struct tdd_pool_news news = {.returned_count = 0};
 	tdd_auto_draft draft;
 	struct tdd_publication *publication = NULL;
 	struct tdd_name *entry = NULL;
@@ -144,7 +165,9 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 	}
 	commit(session, entry, publication, request->publish.keep, &reply.published);
 	if (request->publish.hands_over)
-		hand_over(session, &draft);
+		hand_over(session, &draft, request->publish.keeps_pooled, &news);
+	tdd_pool_collect(&session->holder, &session->server->registry.last_hold_serial, &news);
+	tell_of_pool(&news, &reply.published);
 	tdd_session_reply(session, &reply, NULL, 0);
 	tdd_waiters_wake(publication);
 	return 0;

@@ -4,6 +4,7 @@
 
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
+#include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/segment.h"
@@ -102,8 +103,20 @@ int tdd_handle_release(struct tdd_session *session, const struct tdp_message *re
 	/* Unknown ids are no mistake: a release may cross the end of what it releases. */
 	for (size_t i = 0; i < release->lease_count; i++)
 		tdd_hold_free(tdd_lease_find(&session->holder, release->lease_ids[i]));
-	for (size_t i = 0; i < release->segment_count; i++)
-		tdd_hold_free(tdd_allocation_find(&session->holder, release->segment_ids[i]));
+	for (size_t i = 0; i < release->inherited_count; i++) {
+		struct tdd_hold *lease =
+			tdd_lease_find(&session->holder, release->inherited_lease_ids[i]);
+
+		if (lease)
+			lease->is_inherited = true;
+		tdd_hold_free(lease);
+	}
+	for (size_t i = 0; i < release->segment_count; i++) {
+		uint64_t id = release->segment_ids[i];
+
+		tdd_hold_free(tdd_allocation_find(&session->holder, id));
+		tdd_pooled_free(tdd_pool_find(&session->holder, id));
+	}
 	return 0;
 }
 

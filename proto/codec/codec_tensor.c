@@ -118,6 +118,7 @@ static void publish_unpack_options(const Tidl__Wire__Publish *wire, struct tdp_p
 	publish->has_manifest = wire->has_manifest;
 	publish->has_unbuilt = wire->has_claim_token;
 	publish->check_only = wire->check_only;
+	publish->keeps_pooled = wire->keeps_pooled;
 }
 
 int tdp_codec_unpack_publish(struct tdp_codec *codec, const Tidl__Wire__Envelope *envelope,
@@ -178,6 +179,8 @@ static void publish_pack_options(const struct tdp_publish *publish, Tidl__Wire__
 	wire->has_manifest = publish->has_manifest;
 	wire->has_check_only = publish->check_only;
 	wire->check_only = publish->check_only;
+	wire->has_keeps_pooled = publish->keeps_pooled;
+	wire->keeps_pooled = publish->keeps_pooled;
 }
 
 int tdp_codec_pack_publish(struct tdp_codec *codec, const struct tdp_message *message,
@@ -218,6 +221,10 @@ int tdp_codec_unpack_published(struct tdp_codec *codec, const Tidl__Wire__Envelo
 	published->survives_restart = wire->survives_restart;
 	published->aliases_previous = wire->aliases_previous;
 	published->replaced_generation = wire->replaced_generation;
+	published->returned_count = wire->n_returned_segment_ids;
+	published->returned_ids = wire->returned_segment_ids;
+	published->dropped_count = wire->n_dropped_segment_ids;
+	published->dropped_ids = wire->dropped_segment_ids;
 	return 0;
 }
 
@@ -238,6 +245,10 @@ int tdp_codec_pack_published(struct tdp_codec *codec, const struct tdp_message *
 	wire->aliases_previous = published->aliases_previous;
 	wire->has_replaced_generation = published->replaced_generation != 0;
 	wire->replaced_generation = published->replaced_generation;
+	wire->n_returned_segment_ids = published->returned_count;
+	wire->returned_segment_ids = tdp_codec_unconst(published->returned_ids);
+	wire->n_dropped_segment_ids = published->dropped_count;
+	wire->dropped_segment_ids = tdp_codec_unconst(published->dropped_ids);
 	ret_envelope->published = wire;
 	return 0;
 }
@@ -418,6 +429,8 @@ int tdp_codec_unpack_release(struct tdp_codec *codec, const Tidl__Wire__Envelope
 	release->lease_ids = wire->lease_ids;
 	release->segment_count = wire->n_segment_ids;
 	release->segment_ids = wire->segment_ids;
+	release->inherited_count = wire->n_inherited_lease_ids;
+	release->inherited_lease_ids = wire->inherited_lease_ids;
 	return 0;
 }
 
@@ -433,6 +446,8 @@ int tdp_codec_pack_release(struct tdp_codec *codec, const struct tdp_message *me
 	wire->lease_ids = tdp_codec_unconst(release->lease_ids);
 	wire->n_segment_ids = release->segment_count;
 	wire->segment_ids = tdp_codec_unconst(release->segment_ids);
+	wire->n_inherited_lease_ids = release->inherited_count;
+	wire->inherited_lease_ids = tdp_codec_unconst(release->inherited_lease_ids);
 	ret_envelope->release = wire;
 	return 0;
 }

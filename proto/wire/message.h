@@ -182,8 +182,9 @@ struct tdp_publish {
 	bool has_manifest; /* no rows here: they are in the descriptor (proto/wire/manifest.h) */
 	size_t empty_mapping_count;
 	const struct tdp_empty_mapping *empty_mappings;
-	bool check_only;  /* answer DONE if it would succeed */
-	bool has_unbuilt; /* a field that is not built yet was set */
+	bool check_only;   /* answer DONE if it would succeed */
+	bool keeps_pooled; /* the segment is wanted back */
+	bool has_unbuilt;  /* a field that is not built yet was set */
 };
 
 struct tdp_published {
@@ -193,6 +194,10 @@ struct tdp_published {
 	bool survives_restart;
 	bool aliases_previous;
 	uint64_t replaced_generation;
+	size_t returned_count; /* segments that were wanted back */
+	const uint64_t *returned_ids;
+	size_t dropped_count;
+	const uint64_t *dropped_ids;
 };
 
 struct tdp_get {
@@ -237,6 +242,8 @@ struct tdp_release {
 	const uint64_t *lease_ids;
 	size_t segment_count;
 	const uint64_t *segment_ids;
+	size_t inherited_count;
+	const uint64_t *inherited_lease_ids;
 };
 
 struct tdp_open {

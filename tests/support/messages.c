@@ -148,6 +148,7 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.empty_mapping_count = TDP_ARRAY_LENGTH(sample_empty_mappings),
 			.empty_mappings = sample_empty_mappings,
 			.check_only = true,
+			.keeps_pooled = true,
 		};
 		break;
 	case TDP_MESSAGE_PUBLISHED:
@@ -158,6 +159,10 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.survives_restart = true,
 			.aliases_previous = true,
 			.replaced_generation = 42,
+			.returned_count = TDP_ARRAY_LENGTH(sample_segment_ids),
+			.returned_ids = sample_segment_ids,
+			.dropped_count = TDP_ARRAY_LENGTH(sample_lease_ids),
+			.dropped_ids = sample_lease_ids,
 		};
 		break;
 	case TDP_MESSAGE_GRANTED:
@@ -169,6 +174,8 @@ static void sample_tensor_kinds(struct tdp_message *message)
 			.lease_ids = sample_lease_ids,
 			.segment_count = TDP_ARRAY_LENGTH(sample_segment_ids),
 			.segment_ids = sample_segment_ids,
+			.inherited_count = TDP_ARRAY_LENGTH(sample_lease_ids),
+			.inherited_lease_ids = sample_lease_ids,
 		};
 		break;
 	default:

@@ -155,6 +155,7 @@ static void expect_publish(const struct tdp_publish *got, const struct tdp_publi
 	expect_empty_mappings(got->empty_mapping_count, got->empty_mappings,
 			      sent->empty_mapping_count, sent->empty_mappings);
 	EXPECT(check_only);
+	EXPECT(keeps_pooled);
 	EXPECT(has_unbuilt);
 }
 
@@ -232,6 +233,10 @@ TT_TEST(codec, published)
 	EXPECT(exposed_bytes);
 	EXPECT(survives_restart);
 	EXPECT(aliases_previous);
+	cr_assert_eq(got->returned_count, sent->returned_count);
+	EXPECT(returned_ids[0]);
+	cr_assert_eq(got->dropped_count, sent->dropped_count);
+	EXPECT(dropped_ids[2]);
 	EXPECT(replaced_generation);
 }
 

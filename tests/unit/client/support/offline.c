@@ -127,5 +127,9 @@ size_t tt_offline_released(const struct tt_offline *offline, uint64_t *ret_ids, 
 			cr_assert_lt(count, capacity);
 			ret_ids[count++] = message.release.lease_ids[i];
 		}
+		for (size_t i = 0; i < message.release.inherited_count; i++) {
+			cr_assert_lt(count, capacity);
+			ret_ids[count++] = message.release.inherited_lease_ids[i];
+		}
 	}
 }

@@ -131,22 +131,10 @@ int tidl_pin(struct tidl_client *client, const char *name, uint64_t generation)
 int tidl_tensor_pin(struct tidl_tensor *tensor)
 {
 	struct tdp_fault fault = {.code = 0};
-	struct tdc_name name;
 	int r;
 
 	if (tensor == NULL)
 		return tdc_report(tdc_refuse_null("tensor", &fault), &fault);
-	if (tensor->origin->name == NULL)
-		r = tdp_fault_set(&fault, TIDL_ERR_INVALID_ARGUMENT,
-				  "the tensor was not got by name: publish it, and pin it by its "
-				  "name and generation");
-	else {
-		name = (struct tdc_name){
-			.has_owner = true,
-			.owner_uid = tensor->origin->owner_uid,
-			.path = tensor->origin->name,
-		};
-		r = tdc_pin(tensor->origin->client, &name, tensor->origin->generation, &fault);
-	}
+	r = tdc_pin_origin(tensor->origin, &fault);
 	return tdc_report(r, &fault);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/generation.h"
 #include "client/lib/report.h"
 
 struct tidl_bundle {
@@ -173,4 +174,21 @@ uint64_t tidl_bundle_nbytes(const struct tidl_bundle *bundle)
 size_t tidl_bundle_segment_count(const struct tidl_bundle *bundle)
 {
 	return bundle->grant.mapped_count;
+}
+
+const struct tidl_broker_info *tidl_bundle_broker(const struct tidl_bundle *bundle)
+{
+	return tidl_broker(bundle->grant.origin->client);
+}
+
+int tidl_bundle_pin(struct tidl_bundle *bundle)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (bundle == NULL)
+		r = tdc_refuse_null("bundle", &fault);
+	else
+		r = tdc_pin_origin(bundle->grant.origin, &fault);
+	return tdc_report(r, &fault);
 }

@@ -92,3 +92,18 @@ int tdc_pin(struct tidl_client *client, const struct tdc_name *name, uint64_t ge
 
 	return tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, fault);
 }
+
+int tdc_pin_origin(const struct tdc_origin *origin, struct tdp_fault *fault)
+{
+	const struct tdc_name name = {
+		.has_owner = true,
+		.owner_uid = origin->owner_uid,
+		.path = origin->name,
+	};
+
+	if (origin->name == NULL)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "this was not got by name: publish it, and pin it by its name "
+				     "and generation");
+	return tdc_pin(origin->client, &name, origin->generation, fault);
+}

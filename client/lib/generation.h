@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "client/lib/origin.h"
 #include "client/lib/owner.h"
 #include "include/tidl/watch.h"
 #include "proto/base/attr.h"
@@ -29,5 +30,8 @@ int tdc_wait(struct tidl_client *client, const struct tdc_name *name,
 /* Pin a generation for a while. */
 int tdc_pin(struct tidl_client *client, const struct tdc_name *name, uint64_t generation,
 	    struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* The same for what was got by name, over the connection that holds it. */
+int tdc_pin_origin(const struct tdc_origin *origin, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 #endif

@@ -155,6 +155,10 @@ TIDL_API enum tidl_attach tidl_bundle_attach(const struct tidl_bundle *bundle);
 TIDL_API enum tidl_access tidl_bundle_access(const struct tidl_bundle *bundle);
 TIDL_API uint64_t tidl_bundle_nbytes(const struct tidl_bundle *bundle);	     /* sum over tensors */
 TIDL_API size_t tidl_bundle_segment_count(const struct tidl_bundle *bundle); /* mapped */
+TIDL_API const struct tidl_broker_info *tidl_bundle_broker(const struct tidl_bundle *bundle);
+
+/* tidl_bundle_pin - keep its generation for another process, as tidl_tensor_pin() does. */
+TIDL_API int tidl_bundle_pin(struct tidl_bundle *bundle);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import os
 import pickle
 import signal
@@ -279,7 +280,12 @@ BAD_CALLS: dict[str, tuple[str, type[BaseException], Call]] = {
     ),
     "released buffer": ("INVALID_ARGUMENT", BufferError, lambda c, n: c.publish(n, released())),
     "copy": ("INVALID_ARGUMENT", TypeError, lambda c, n: c.publish(n, b"x", copy="no")),  # type: ignore[arg-type]
-    "pickled tensor": ("UNSUPPORTED", NotImplementedError, lambda c, n: pickle.dumps(c.empty(1))),
+    "pickled tensor without a name": (
+        "INVALID_ARGUMENT",
+        ValueError,
+        lambda c, n: pickle.dumps(c.empty(1)),
+    ),
+    "copied tensor": ("UNSUPPORTED", NotImplementedError, lambda c, n: copy.deepcopy(c.empty(1))),
     "pickled client": ("UNSUPPORTED", NotImplementedError, lambda c, n: pickle.dumps(c)),
 }
 

@@ -265,6 +265,22 @@ BUNDLE_PROPERTY(nbytes, PyLong_FromUnsignedLongLong(tidl_bundle_nbytes(bundle)))
 BUNDLE_PROPERTY(segment_count, PyLong_FromSize_t(tidl_bundle_segment_count(bundle)))
 BUNDLE_PROPERTY(metadata_json, tpy_result_text(tidl_bundle_metadata(bundle)))
 
+BUNDLE_PROPERTY(broker, tpy_result_broker(tidl_bundle_broker(bundle)))
+
+static PyObject *bundle_pin(PyObject *object, PyObject *unused)
+{
+	struct tpy_bundle *self = (struct tpy_bundle *)object;
+	BUNDLE_HELD struct tidl_bundle *bundle = bundle_hold(object);
+
+	(void)unused;
+	if (!bundle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_bundle_pin(bundle);
+	PyEval_RestoreThread(thread);
+	return tpy_check(self->state, result) ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *bundle_get_released(PyObject *object, void *closure)
 {
 	(void)closure;
@@ -275,6 +291,7 @@ static PyMethodDef bundle_methods[] = {
 	{"keys", bundle_keys, METH_NOARGS, "keys() -> list of the tensors' paths"},
 	{"mappings", bundle_mappings, METH_NOARGS, "mappings() -> list of (path, position)"},
 	{"tensor", bundle_tensor, METH_O, "tensor(index) -> Tensor"},
+	{"_pin", bundle_pin, METH_NOARGS, "_pin() -> None"},
 	{"release", bundle_release, METH_NOARGS, "release() -> None"},
 	{NULL, NULL, 0, NULL},
 };
@@ -287,6 +304,7 @@ static PyGetSetDef bundle_getset[] = {
 	{"nbytes", bundle_get_nbytes, NULL, NULL, NULL},
 	{"segment_count", bundle_get_segment_count, NULL, NULL, NULL},
 	{"metadata_json", bundle_get_metadata_json, NULL, NULL, NULL},
+	{"_broker", bundle_get_broker, NULL, NULL, NULL},
 	{"released", bundle_get_released, NULL, NULL, NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };

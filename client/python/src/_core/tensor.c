@@ -166,7 +166,6 @@ TENSOR_PROPERTY(owner, PyLong_FromUnsignedLong(tidl_tensor_owner_uid(tensor)))
 TENSOR_PROPERTY(metadata_json, tpy_result_text(tidl_tensor_metadata(tensor)))
 TENSOR_PROPERTY(address, PyLong_FromVoidPtr(tidl_tensor_data(tensor)))
 
-TENSOR_PROPERTY(publication_access, tpy_result_text(tidl_access_name(tidl_tensor_access(tensor))))
 TENSOR_PROPERTY(broker, tpy_result_broker(tidl_tensor_broker(tensor)))
 
 /* Keeps the generation at the broker for a while, for who unpickles it. */
@@ -244,8 +243,6 @@ static PyGetSetDef tensor_getset[] = {
 	 "how many steps are complete: of its memory, which tensors may share", NULL},
 	{"_metadata_json", tensor_get_metadata_json, NULL, "metadata as text, or None", NULL},
 	{"_address", tensor_get_address, NULL, "address of the first element, or None", NULL},
-	{"_publication_access", tensor_get_publication_access, NULL, "shared, live or immutable",
-	 NULL},
 	{"_broker", tensor_get_broker, NULL, "the broker it came from, a dict", NULL},
 	{"__array_interface__", tpy_tensor_array_interface, NULL, "NumPy's array interface", NULL},
 	{NULL, NULL, NULL, NULL, NULL},

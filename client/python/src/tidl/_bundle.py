@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
 
-from tidl import _core, _records
+from tidl import _core, _pickling, _records
 from tidl._arguments import is_utf8, shown
 from tidl._errors import ArgumentTypeError, Error, InvalidArgumentError, UnsupportedError
 
@@ -111,11 +111,16 @@ def _named(error: Error, path: str) -> Error:
 # ---- attached ----
 
 
+_NO_COPY = "a bundle is not copied by itself; copy what to_numpy() or to_torch() makes of it"
+
+
 class _State:
     """What a bundle and all its parts share: the lease, and the tensors that were asked for."""
 
-    def __init__(self, core: _core.Bundle) -> None:
+    def __init__(self, core: _core.Bundle, wanted: tuple[str, ...] | None) -> None:
         self.core = core
+        self.wanted = wanted
+        self.paths = core.keys()
         self.tensors: dict[int, Tensor] = {}
         self.lock = threading.Lock()
 
@@ -126,7 +131,9 @@ class _State:
             with self.lock:
                 made = self.tensors.get(index)
                 if made is None:
-                    made = self.tensors[index] = self.core.tensor(index)
+                    made = self.core.tensor(index)
+                    made._member = self.paths[index]
+                    self.tensors[index] = made
         return made
 
     def release(self) -> None:
@@ -206,11 +213,18 @@ class Bundle(Mapping[str, "Tensor | Bundle"]):
     them are gone, or with `release()`.
     """
 
-    __slots__ = ("__weakref__", "_state", "_tree")
+    __slots__ = ("__weakref__", "_is_part", "_state", "_tree")
 
-    def __init__(self, core: _core.Bundle, *, _part: tuple[_State, _Tree] | None = None) -> None:
+    def __init__(
+        self,
+        core: _core.Bundle,
+        wanted: tuple[str, ...] | None = None,
+        *,
+        _part: tuple[_State, _Tree] | None = None,
+    ) -> None:
         """Use `Client.get()`."""
-        self._state, self._tree = _part or (_State(core), _tree(core))
+        self._is_part = _part is not None
+        self._state, self._tree = _part or (_State(core, wanted), _tree(core))
 
     # ---- mapping ----
 
@@ -319,11 +333,19 @@ class Bundle(Mapping[str, "Tensor | Bundle"]):
             f"generation {self.generation}>"
         )
 
-    def __reduce__(self) -> Never:
-        raise UnsupportedError(
-            "pickling a bundle is not built yet; send its name, which the other side passes to "
-            "get()"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name: whoever unpickles it attaches the same memory, with the same access."""
+        if self._is_part:
+            raise UnsupportedError(
+                "a part of a bundle cannot be pickled; pickle the whole bundle, or its tensors"
+            )
+        return _pickling.reduce_bundle(self)
+
+    def __copy__(self) -> Never:
+        raise UnsupportedError(_NO_COPY)
+
+    def __deepcopy__(self, memo: object) -> Never:
+        raise UnsupportedError(_NO_COPY)
 
     # ---- frameworks ----
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex
@@ -14,15 +13,14 @@ from tidl import _arguments, _core, _dtypes, _programs, _records, _sources
 from tidl._bundle import Bundle
 from tidl._errors import UnsupportedError
 from tidl._loops import Loops
+from tidl._pickling import Address as PickledAddress
+from tidl._pickling import open_clients
 from tidl._records import Broker, Inspection, ListEntry, Publication
 from tidl._tensor import Tensor
 from tidl._watch import Watch, kind_bits
 
 Address = str | os.PathLike[str]
 Shape = SupportsIndex | Iterable[SupportsIndex]
-
-#: Every client of this process, for whoever looks for one that knows a certain broker.
-_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def connect(
@@ -83,7 +81,7 @@ class Client:
         """Use `tidl.connect()`."""
         self._core = core
         self._loops = Loops(core)
-        _open_clients.add(self)
+        open_clients.add(self)
 
     # ---- life ----
 
@@ -264,7 +262,16 @@ class Client:
             _arguments.switch(expose, "expose"),
             _arguments.metadata_text(metadata),
         )
-        return Publication(name=name, **fields)
+        publication = Publication(name=name, **fields)
+        if isinstance(obj, Tensor) and not publication.copied:
+            obj._published = PickledAddress(
+                self.broker.id,
+                self.broker.uid,
+                name.rpartition(":")[2],
+                publication.generation,
+                "write" if access == "shared" else "read",
+            )
+        return publication
 
     def get(
         self,
@@ -304,15 +311,16 @@ class Client:
             BusyError: "copy_on_write" while somebody else can write.
         """
         _arguments.require_host(device)
+        paths = _arguments.bundle_keys(keys)
         result = self._core.get(
             _arguments.name_text(name),
             _arguments.attach_value(access),
             _arguments.timeout_ms(timeout),
             _arguments.generation_number(generation),
             _arguments.newer_than_number(newer_than),
-            _arguments.bundle_keys(keys),
+            paths,
         )
-        return result if isinstance(result, Tensor) else Bundle(result)
+        return result if isinstance(result, Tensor) else Bundle(result, paths)
 
     async def aget(
         self,
@@ -344,7 +352,7 @@ class Client:
             f"nothing that you may read was published as {name!r} within {seconds} seconds: wait "
             "longer, or check that its publisher runs",
         )
-        return result if isinstance(result, Tensor) else Bundle(result)
+        return result if isinstance(result, Tensor) else Bundle(result, paths)
 
     # ---- names ----
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 
-from tidl import _core, _records, _steps
+from tidl import _core, _pickling, _records, _steps
 from tidl._arguments import switch, timeout_ms, whole_number
 from tidl._errors import DtypeError, UnsupportedError
 from tidl._strides import compact_axes
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
     import tvm_ffi
     from typing_extensions import CapsuleType
+
+
+_NO_COPY = "a tensor is not copied by itself; copy what to_numpy() or to_torch() makes of it"
 
 
 class Tensor(_core.Tensor):
@@ -77,11 +80,20 @@ class Tensor(_core.Tensor):
             f"access {self.access}{generation}>"
         )
 
-    def __reduce__(self) -> Never:
-        raise UnsupportedError(
-            "pickling a tensor is not built yet; publish it and send its name, which the other "
-            "side passes to get()"
-        )
+    #: Where it can be got, for a tensor that was not got by name, but published as it is.
+    _published: _pickling.Address | None = None
+    #: Path in the bundle that it came with.
+    _member: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By name: whoever unpickles it attaches the same memory, with the same access."""
+        return _pickling.reduce_tensor(self)
+
+    def __copy__(self) -> Never:
+        raise UnsupportedError(_NO_COPY)
+
+    def __deepcopy__(self, memo: object) -> Never:
+        raise UnsupportedError(_NO_COPY)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Never:
         # NumPy comes here only after the buffer and __array_interface__ had no word for the dtype.

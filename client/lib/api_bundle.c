@@ -111,8 +111,7 @@ int tidl_get_bundle(struct tidl_client *client, const char *name,
 	r = any_get(client, name, options, &grant, &fault);
 	if (r == 0 && !grant.is_bundle)
 		r = tdp_fault_set(&fault, TIDL_ERR_INVALID_ARGUMENT,
-				  "'%s' is a single tensor: attach it with tidl_get()",
-				  grant.origin->name);
+				  "'%s' is a single tensor: attach it with tidl_get()", name);
 	if (r == 0)
 		r = tdc_bundle_new(&grant, ret_bundle, &fault);
 	return tdc_report(r, &fault);

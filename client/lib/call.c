@@ -214,7 +214,7 @@ static void call_run(struct tidl_client *client, struct tdc_call *call, struct t
 		call->request_id = client->next_request_id++;
 	tdc_waiters_link(client, call);
 	while (!call->is_done) {
-		if (!call->is_sent)
+		if (request != NULL && !call->is_sent)
 			call_send(client, call, request);
 		if (!call->is_done)
 			call_wait(client, call);

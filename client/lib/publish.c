@@ -276,7 +276,7 @@ static int publish_placed(struct tidl_client *client, struct publishing *publish
 		r = publish_prepare_steps(client, placement, publishing, fault);
 	if (r == 0)
 		r = publishing_send(client, publishing, TDP_MESSAGE_PUBLISHED, &reply, fault);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	publish_note_access(placement, publishing->request.publish.access);
 	if (tdc_placement_hands_over(placement))

@@ -196,12 +196,13 @@ static bool store_get(struct tt_store *store, int fd, const struct tdp_message *
 	struct tdp_segment segments[TDP_PACKET_MAX_FDS];
 	struct tdp_message answer = store_granted(store, request, rows);
 	int fds[TDP_PACKET_MAX_FDS];
-	uint32_t first = store->has_manifest;
+	bool has_manifest = store->has_manifest;
+	uint32_t first = has_manifest ? 1 : 0;
 	bool is_sent;
 
 	store->get_count++;
 	store->next_part = 0;
-	if (store->has_manifest)
+	if (has_manifest)
 		fds[0] = store_manifest_fd(store, rows);
 	answer.granted.segment_count = store_part(store, rows, segments, fds, first);
 	answer.granted.segments = segments;
@@ -210,7 +211,7 @@ static bool store_get(struct tt_store *store, int fd, const struct tdp_message *
 		store->bend(store, &answer);
 	answer.fd_count = first + (uint32_t)answer.granted.segment_count;
 	is_sent = tt_fake_send(fd, &answer, fds, answer.fd_count);
-	if (store->has_manifest)
+	if (has_manifest)
 		close(fds[0]);
 	return is_sent;
 }

@@ -39,8 +39,7 @@ static bool field_read(struct span *span, struct field *ret_field)
 	if (!tdp_varint_read(span->bytes, span->size_bytes, &span->position, &tag) ||
 	    tag >> 3 == 0 || tag > UINT32_MAX)
 		return false;
-	ret_field->number = (unsigned int)(tag >> 3);
-	ret_field->type = tag & 7;
+	*ret_field = (struct field){.number = (unsigned int)(tag >> 3), .type = tag & 7};
 	if (ret_field->type == TDP_WIRE_VARINT)
 		return tdp_varint_read(span->bytes, span->size_bytes, &span->position,
 				       &ret_field->value);

@@ -13,6 +13,15 @@ static json_t *metadata_to_json(const char *metadata)
 	return value ? value : ctl_json_text(metadata);
 }
 
+static json_t *kept_to_json(const struct tidl_inspect_info *info)
+{
+	json_t *kept = json_array();
+
+	for (size_t i = 0; i < info->kept_count; i++)
+		ctl_json_append(kept, ctl_json_number(info->kept_generations[i]));
+	return kept;
+}
+
 static void info_to_json(json_t *document, const struct tidl_inspect_info *info)
 {
 	json_t *protection = json_object();
@@ -26,6 +35,9 @@ static void info_to_json(json_t *document, const struct tidl_inspect_info *info)
 	ctl_json_set(document, "mode", ctl_json_mode(info->mode));
 	ctl_json_set(document, "group", ctl_json_number(info->group));
 	ctl_json_set(document, "age_ms", ctl_json_number(info->age_ms));
+	ctl_json_set(document, "left_ms",
+		     info->left_ms >= 0 ? ctl_json_number((uint64_t)info->left_ms) : json_null());
+	ctl_json_set(document, "kept_generations", kept_to_json(info));
 	ctl_json_set(document, "bundle", json_boolean(info->is_bundle));
 	ctl_json_set(document, "path", ctl_json_text(tidl_path_name(info->path)));
 	ctl_json_set(document, "copied", json_boolean(info->path == TIDL_PATH_COPIED));
@@ -82,6 +94,9 @@ static json_t *holder_to_json(const struct tidl_holder *holder)
 	ctl_json_set(object, "kind", ctl_json_text(ctl_text_holder_kind(holder->kind)));
 	ctl_json_set(object, "attach", ctl_json_text(tidl_attach_name(holder->attach)));
 	ctl_json_set(object, "age_ms", ctl_json_number(holder->age_ms));
+	ctl_json_set(object, "left_ms",
+		     holder->kind == TIDL_HOLDER_PIN ? ctl_json_number(holder->left_ms)
+						     : json_null());
 	return object;
 }
 

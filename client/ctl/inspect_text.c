@@ -81,6 +81,24 @@ static void publisher_print(const struct tidl_process *publisher)
 		line_print("cgroup", "%s", publisher->cgroup);
 }
 
+/* Generations before this one that can still be had by their number. */
+static void kept_print(const struct tidl_inspect_info *info)
+{
+	char *text = NULL;
+	size_t text_bytes = 0;
+	FILE *out;
+
+	if (info->kept_count == 0)
+		return;
+	out = ctl_text_checked(open_memstream(&text, &text_bytes));
+	for (size_t i = 0; i < info->kept_count; i++)
+		fprintf(out, "%s%" PRIu64, i > 0 ? " " : "", info->kept_generations[i]);
+	fclose(out);
+	ctl_text_checked(text);
+	line_print("kept generations", "%s", text);
+	free(text);
+}
+
 static void info_print(const struct tidl_inspect_info *info)
 {
 	char word[CTL_WORD_MAX];
@@ -96,6 +114,9 @@ static void info_print(const struct tidl_inspect_info *info)
 	line_print("mode", "%s", ctl_text_mode(info->mode, word));
 	line_print("group", "%" PRIu32, info->group);
 	line_print("age", "%s", ctl_text_age(info->age_ms, word));
+	if (info->left_ms >= 0)
+		line_print("ends in", "%s", ctl_text_age((uint64_t)info->left_ms, word));
+	kept_print(info);
 	if (info->is_bundle)
 		line_print("bundle", "tensors: %zu, segments: %zu", info->tensor_count,
 			   info->segment_count);
@@ -193,7 +214,11 @@ static void holder_add(struct ctl_table *table, const struct tidl_holder *holder
 {
 	char age[CTL_WORD_MAX];
 
-	ctl_table_add(table, "%s", ctl_text_holder_kind(holder->kind));
+	if (holder->kind == TIDL_HOLDER_PIN)
+		ctl_table_add(table, "%s, %s left", ctl_text_holder_kind(holder->kind),
+			      ctl_text_age(holder->left_ms, age));
+	else
+		ctl_table_add(table, "%s", ctl_text_holder_kind(holder->kind));
 	ctl_table_add(table, "%s", tidl_attach_name(holder->attach));
 	ctl_table_add(table, "%" PRId64, holder->process.pid);
 	ctl_table_add(table, "%" PRIu32, holder->process.uid);

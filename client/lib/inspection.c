@@ -153,6 +153,7 @@ static int inspection_add_holders(struct tidl_inspection *inspection,
 			.attach = holder->attach,
 			.age_ms = holder->age_ms,
 			.process = process_convert(&holder->process),
+			.left_ms = holder->left_ms,
 		};
 	}
 	return 0;
@@ -177,6 +178,10 @@ static void inspection_fill_info(struct tidl_inspect_info *info, const struct td
 		.metadata = wire->metadata,
 		.publisher = process_convert(&wire->publisher),
 		.is_bundle = wire->is_bundle,
+		.left_ms =
+			wire->has_left && wire->left_ms <= INT64_MAX ? (int64_t)wire->left_ms : -1,
+		.kept_count = wire->kept_count,
+		.kept_generations = wire->kept_generations,
 	};
 }
 

@@ -83,6 +83,7 @@ struct tidl_holder {
 	enum tidl_attach attach; /* an allocation is always TIDL_ATTACH_WRITE */
 	uint64_t age_ms;
 	struct tidl_process process;
+	uint64_t left_ms; /* of a pin: until it ends */
 };
 
 /* One segment of a publication. */
@@ -130,7 +131,11 @@ struct tidl_inspect_info {
 	size_t segment_count;
 	size_t tensor_count;
 	size_t holder_count;
-	int is_bundle; /* non-zero: its tensors have keys; there may be one, or none */
+	int is_bundle;	 /* non-zero: its tensors have keys; there may be one, or none */
+	int64_t left_ms; /* until it ends by itself (seconds to live, a dead owner); -1: never */
+	size_t kept_count;
+	/* Replaced ones that can still be had by number, newest first. */
+	const uint64_t *kept_generations;
 };
 
 /*

@@ -163,7 +163,24 @@ static const struct tidl_holder holders[] = {
 				.cgroup = "",
 			},
 	},
+	{
+		.kind = TIDL_HOLDER_PIN,
+		.attach = TIDL_ATTACH_READ,
+		.age_ms = 1000,
+		.left_ms = 59000,
+		.process =
+			{
+				.uid = 4000000002,
+				.gid = 4000000002,
+				.pid = 13,
+				.name = "carrier",
+				.command = "",
+				.cgroup = "",
+			},
+	},
 };
+
+static const uint64_t kept_generations[] = {42, 41};
 
 static const struct tidl_inspect_info info_full = {
 	.owner_uid = 4000000001,
@@ -191,7 +208,10 @@ static const struct tidl_inspect_info info_full = {
 	.segment_count = 2,
 	.tensor_count = 3,
 	.is_bundle = 1,
-	.holder_count = 2,
+	.holder_count = 3,
+	.left_ms = 61000,
+	.kept_count = 2,
+	.kept_generations = kept_generations,
 };
 
 static const struct tidl_inspect_info info_empty = {
@@ -205,6 +225,7 @@ static const struct tidl_inspect_info info_empty = {
 	.survives_restart = 1,
 	.is_write_protected = 1,
 	.is_same_uid_write_protected = 1,
+	.left_ms = -1,
 	.publisher = {.name = "gone", .command = "", .cgroup = ""},
 };
 

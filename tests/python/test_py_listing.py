@@ -71,6 +71,19 @@ def test_inspect(client: tidl.Client, peer: Peer, name: str) -> None:
     assert all(holder.process.command for holder in info.holders)
 
 
+def test_inspect_says_what_stays_and_what_ends(client: tidl.Client, name: str) -> None:
+    made = [client.publish(name, b"x", replace=True, keep=3).generation for _ in range(4)]
+    info = client.inspect(name)
+    assert info.kept == (made[2], made[1])
+    assert info.left is None
+    client.publish(name, b"x", replace=True, retain=1000)
+    info = client.inspect(name)
+    assert info.kept == ()
+    assert info.retention == "seconds"
+    assert info.left is not None
+    assert 900 < info.left <= 1000
+
+
 def test_seal_is_added_before_others_may_write(client: tidl.Client, peer: Peer, name: str) -> None:
     client.publish(name, client.empty((4,)))
     assert "seal" not in client.inspect(name).segments[0].seals

@@ -200,3 +200,45 @@ TT_TEST(admin, shutdown_ends_the_broker_and_not_the_memory, .timeout = 60)
 	tidl_disconnect(client);
 	tt_broker_stop(&broker);
 }
+
+TT_TEST(admin, inspection_of_what_stays_and_what_ends, .timeout = 60)
+{
+	struct tt_broker broker;
+	struct tidl_client *client;
+	struct tidl_tensor *tensor;
+	struct tidl_inspection *inspection;
+	const struct tidl_inspect_info *info;
+	const struct tidl_holder *pin;
+	struct tidl_publish_options options = {.size = sizeof(options), .replace = 1, .keep = 3};
+	struct tidl_publication made[3];
+
+	tt_broker_start(&broker);
+	client = tt_broker_connect(&broker);
+	tensor = tt_tensor_counting(client, 2, shape);
+	for (size_t i = 0; i < 3; i++) {
+		made[i] = (struct tidl_publication){.size = sizeof(made[i])};
+		if (i == 2) {
+			options.retention = TIDL_RETENTION_SECONDS;
+			options.retain_ms = 1000000;
+		}
+		tt_publish(client, "x", tensor, &options, &made[i]);
+	}
+	cr_assert_eq(tidl_pin(client, "x", made[2].generation), 0, "%s", tidl_last_error());
+	cr_assert_eq(tidl_inspect(client, "x", &inspection), 0, "%s", tidl_last_error());
+	info = tidl_inspection_info(inspection);
+	cr_expect_eq(info->retention, TIDL_RETENTION_SECONDS);
+	cr_expect(info->left_ms > 900000 && info->left_ms <= 1000000);
+	cr_assert_eq(info->kept_count, 2);
+	cr_expect_eq(info->kept_generations[0], made[1].generation, "newest first");
+	cr_expect_eq(info->kept_generations[1], made[0].generation);
+	cr_assert_eq(info->holder_count, 2);
+	cr_expect_eq(tidl_inspection_holder(inspection, 0)->left_ms, 0);
+	pin = tidl_inspection_holder(inspection, 1);
+	cr_expect_eq(pin->kind, TIDL_HOLDER_PIN);
+	cr_expect_eq(pin->process.pid, getpid());
+	cr_expect(pin->left_ms > 0 && pin->left_ms <= 60000);
+	tidl_inspection_free(inspection);
+	tidl_tensor_unref(tensor);
+	tidl_disconnect(client);
+	tt_broker_stop(&broker);
+}

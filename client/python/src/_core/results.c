@@ -107,9 +107,11 @@ static const char *holder_kind_name(enum tidl_holder_kind kind)
 
 static PyObject *result_holder(const struct tidl_holder *holder)
 {
-	return Py_BuildValue("{s:s,s:N,s:K,s:N}", "kind", holder_kind_name(holder->kind), "access",
-			     tpy_result_text(tidl_attach_name(holder->attach)), "age_ms",
-			     (unsigned long long)holder->age_ms, "process",
+	long long left_ms = holder->kind == TIDL_HOLDER_PIN ? (long long)holder->left_ms : -1;
+
+	return Py_BuildValue("{s:s,s:N,s:K,s:L,s:N}", "kind", holder_kind_name(holder->kind),
+			     "access", tpy_result_text(tidl_attach_name(holder->attach)), "age_ms",
+			     (unsigned long long)holder->age_ms, "left_ms", left_ms, "process",
 			     result_process(&holder->process));
 }
 
@@ -137,16 +139,16 @@ static PyObject *result_tensor(const struct tidl_tensor_info *tensor)
 static PyObject *result_head(const struct tidl_inspect_info *info)
 {
 	return Py_BuildValue(
-		"{s:k,s:N,s:K,s:N,s:N,s:N,s:k,s:k,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N}", "owner",
+		"{s:k,s:N,s:K,s:N,s:N,s:N,s:k,s:k,s:K,s:L,s:K,s:N,s:N,s:N,s:N,s:N,s:N}", "owner",
 		(unsigned long)info->owner_uid, "name", tpy_result_text(info->name), "generation",
 		(unsigned long long)info->generation, "access",
 		tpy_result_text(tidl_access_name(info->access)), "retention",
 		tpy_result_text(tidl_retention_name(info->retention)), "path",
 		tpy_result_text(tidl_path_name(info->path)), "mode", (unsigned long)info->mode,
 		"group", (unsigned long)info->group, "age_ms", (unsigned long long)info->age_ms,
-		"exposed_bytes", (unsigned long long)info->exposed_bytes, "bundle",
-		PyBool_FromLong(info->is_bundle), "survives_restart",
-		PyBool_FromLong(info->survives_restart), "write_protected",
+		"left_ms", (long long)info->left_ms, "exposed_bytes",
+		(unsigned long long)info->exposed_bytes, "bundle", PyBool_FromLong(info->is_bundle),
+		"survives_restart", PyBool_FromLong(info->survives_restart), "write_protected",
 		PyBool_FromLong(info->is_write_protected), "same_uid_write_protected",
 		PyBool_FromLong(info->is_same_uid_write_protected), "metadata",
 		tpy_result_text(info->metadata), "publisher", result_process(&info->publisher));
@@ -184,6 +186,14 @@ static PyObject *result_holders(const struct tidl_inspection *inspection, size_t
 	return list;
 }
 
+static PyObject *result_generations(size_t count, const uint64_t *generations)
+{
+	PyObject *list = PyList_New(0);
+	for (size_t i = 0; list && i < count; i++)
+		list = list_push(list, PyLong_FromUnsignedLongLong(generations[i]));
+	return list;
+}
+
 PyObject *tpy_result_inspection(const struct tidl_inspection *inspection)
 {
 	const struct tidl_inspect_info *info = tidl_inspection_info(inspection);
@@ -193,7 +203,8 @@ PyObject *tpy_result_inspection(const struct tidl_inspection *inspection)
 		return NULL;
 	if (dict_put(fields, "segments", result_segments(inspection, info->segment_count)) ||
 	    dict_put(fields, "tensors", result_tensors(inspection, info->tensor_count)) ||
-	    dict_put(fields, "holders", result_holders(inspection, info->holder_count)))
+	    dict_put(fields, "holders", result_holders(inspection, info->holder_count)) ||
+	    dict_put(fields, "kept", result_generations(info->kept_count, info->kept_generations)))
 		Py_CLEAR(fields);
 	return fields;
 }

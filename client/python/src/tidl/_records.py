@@ -102,12 +102,14 @@ class Holder:
         access: "read", "write" or "copy_on_write".
         age: seconds since then.
         process: who.
+        left: seconds until it ends, of a pin; None for the others.
     """
 
     kind: str
     access: str
     age: float
     process: Process
+    left: float | None
 
     @property
     def pid(self) -> int:
@@ -198,6 +200,9 @@ class Inspection:
         metadata: what the publisher attached, or None.
         publisher: who published it; `publisher.connected` tells whether it is still there.
         holders: who keeps it alive now.
+        left: seconds until it ends by itself (it has seconds to live, or its owner died); None:
+            it does not.
+        kept: generations before this one that `get(generation=)` can still have, newest first.
     """
 
     name: str
@@ -219,6 +224,8 @@ class Inspection:
     holders: tuple[Holder, ...]
     tensors: tuple[TensorInfo, ...]
     segments: tuple[Segment, ...]
+    left: float | None
+    kept: tuple[int, ...]
 
 
 def parse_metadata(text: str | None) -> dict[str, Any] | None:
@@ -234,9 +241,14 @@ def _pop_age(fields: dict[str, Any]) -> float:
     return milliseconds / 1000
 
 
+def _pop_left(fields: dict[str, Any]) -> float | None:
+    milliseconds: int = fields.pop("left_ms")
+    return None if milliseconds < 0 else milliseconds / 1000
+
+
 def _holder(fields: dict[str, Any]) -> Holder:
     process = Process(**fields.pop("process"))
-    return Holder(age=_pop_age(fields), process=process, **fields)
+    return Holder(age=_pop_age(fields), left=_pop_left(fields), process=process, **fields)
 
 
 def _segment(fields: dict[str, Any]) -> Segment:
@@ -258,6 +270,8 @@ def inspection(fields: dict[str, Any]) -> Inspection:
     """The record of the extension's inspect()."""
     return Inspection(
         age=_pop_age(fields),
+        left=_pop_left(fields),
+        kept=tuple(fields.pop("kept")),
         metadata=parse_metadata(fields.pop("metadata")),
         publisher=Process(**fields.pop("publisher")),
         holders=tuple(_holder(holder) for holder in fields.pop("holders")),

@@ -137,12 +137,13 @@ static void call_interrupted(struct tidl_client *client, struct tdc_call *call)
 		call_give_up(client, call, TIDL_ERR_INTERRUPTED);
 }
 
-/* Lead when nobody does, else get an eventfd to follow with. */
+/* Lead when nobody does, else get an eventfd to follow with. Who waits for events needs one in any
+ * case: the watch can be stopped from outside, and the socket would not tell. */
 static int call_take_role(struct tidl_client *client, struct tdc_call *call)
 {
 	if (client->leader == NULL)
 		client->leader = call;
-	if (client->leader == call || call->wake_fd >= 0)
+	if ((client->leader == call && call->watch == NULL) || call->wake_fd >= 0)
 		return 0;
 	call->wake_fd = tdc_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (call->wake_fd < 0)
@@ -151,26 +152,41 @@ static int call_take_role(struct tidl_client *client, struct tdc_call *call)
 	return 0;
 }
 
-static nfds_t call_fill_poll(const struct tidl_client *client, const struct tdc_call *call,
-			     struct pollfd *fds)
+/* The socket and the eventfd; poll() passes over what is negative. */
+static void call_fill_poll(const struct tidl_client *client, const struct tdc_call *call,
+			   struct pollfd fds[2])
 {
 	const short writable = call->is_sent ? 0 : POLLOUT;
+	const bool is_leader = client->leader == call;
 
-	if (client->leader == call) {
-		fds[0] = (struct pollfd){.fd = client->link.fd, .events = POLLIN | writable};
-		return 1;
+	fds[0] = (struct pollfd){
+		.fd = is_leader || !call->is_sent ? client->link.fd : -1,
+		.events = is_leader ? POLLIN | writable : writable,
+	};
+	fds[1] = (struct pollfd){.fd = call->wake_fd, .events = POLLIN};
+}
+
+/* Something happened. Locked on entry and exit. */
+static void call_awake(struct tidl_client *client, struct tdc_call *call, const struct pollfd *fds)
+{
+	eventfd_t wakes;
+
+	if (fds[1].revents != 0)
+		(void)eventfd_read(call->wake_fd, &wakes);
+	if (client->leader != call || (fds[0].revents & ~POLLOUT) == 0)
+		return;
+	if (tdc_receive(client, &call->reply) == TDC_RECEIVE_HANDLED && !call->is_done) {
+		/* Another call's empty reply, or an orphan's full one. */
+		tdc_client_unlock(client);
+		tdc_reply_reset(call->reply);
+		tdc_client_lock(client);
 	}
-	fds[0] = (struct pollfd){.fd = call->wake_fd, .events = POLLIN};
-	fds[1] = (struct pollfd){.fd = client->link.fd, .events = writable};
-	return call->is_sent ? 1 : 2;
 }
 
 /* Poll once and handle what happened. Locked on entry and exit. */
 static void call_wait(struct tidl_client *client, struct tdc_call *call)
 {
 	struct pollfd fds[2];
-	nfds_t fd_count;
-	eventfd_t wakes;
 	int r = call_take_role(client, call);
 	int error;
 
@@ -178,28 +194,21 @@ static void call_wait(struct tidl_client *client, struct tdc_call *call)
 		call_orphan(client, call, r);
 		return;
 	}
-	fd_count = call_fill_poll(client, call, fds);
+	call_fill_poll(client, call, fds);
 	tdc_client_unlock(client);
-	r = poll(fds, fd_count, tdc_deadline_poll_ms(call->deadline));
+	r = poll(fds, 2, tdc_deadline_poll_ms(call->deadline));
 	error = errno;
 	tdc_client_lock(client);
 	if (call->is_done)
 		return;
-	if (r < 0 && error == EINTR) {
+	if (r < 0 && error == EINTR)
 		call_interrupted(client, call);
-	} else if (r < 0) {
+	else if (r < 0)
 		call_orphan(client, call, tdp_fault_errno(call->fault, error, "poll() failed"));
-	} else if (r == 0) {
+	else if (r == 0)
 		call_give_up(client, call, TIDL_ERR_TIMEOUT);
-	} else if (client->leader != call) {
-		(void)eventfd_read(call->wake_fd, &wakes);
-	} else if ((fds[0].revents & ~POLLOUT) != 0 &&
-		   tdc_receive(client, &call->reply) == TDC_RECEIVE_HANDLED && !call->is_done) {
-		/* Another call's empty reply, or an orphan's full one. */
-		tdc_client_unlock(client);
-		tdc_reply_reset(call->reply);
-		tdc_client_lock(client);
-	}
+	else
+		call_awake(client, call, fds);
 }
 
 /* Send and wait, until the call is done. Locked on entry and exit. */

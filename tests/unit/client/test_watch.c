@@ -233,6 +233,18 @@ static void *reader_main(void *argument)
 	return NULL;
 }
 
+/* Until the thread is about to sleep: it has the socket to watch. */
+static void await_reader(struct tidl_client *client)
+{
+	bool is_leading = false;
+
+	while (!is_leading) {
+		tdc_client_lock(client);
+		is_leading = client->leader != NULL;
+		tdc_client_unlock(client);
+	}
+}
+
 TT_TEST(watch, each_event_goes_to_one_reader, .timeout = 60)
 {
 	enum { READERS = 3 };
@@ -319,6 +331,7 @@ TT_TEST(watch, stopping_ends_the_wait_behind_what_has_come, .timeout = 60)
 	cr_assert_eq(next(watch, -1).generation, 1);
 	reader = (struct reader){.watch = watch};
 	cr_assert_eq(pthread_create(&thread, NULL, reader_main, &reader), 0);
+	await_reader(client);
 	tidl_watch_stop(watch);
 	cr_assert_eq(pthread_join(thread, NULL), 0);
 	cr_assert_eq(reader.result, TIDL_ERR_CANCELLED);

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -62,6 +63,13 @@ def connect(
         _arguments.switch(autostart, "autostart"),
     )
     return Client(core)
+
+
+@atexit.register
+def _close_all() -> None:
+    """A script that ends has not died: without this the broker would think so."""
+    for client in list(open_clients):
+        client._core.close()
 
 
 def _program_name() -> str | None:

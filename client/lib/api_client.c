@@ -6,6 +6,7 @@
 #include "client/lib/client.h"
 #include "client/lib/conn.h"
 #include "client/lib/deadline.h"
+#include "client/lib/inplace/uses.h"
 #include "client/lib/report.h"
 
 enum { CONNECT_TIMEOUT_DEFAULT_MS = 5000 };
@@ -54,13 +55,16 @@ void tidl_disconnect(struct tidl_client *client)
 	if (client == NULL)
 		return;
 	tdc_client_close(client);
+	tdc_moved_end_all(client);
 	(void)tdc_client_unref(client);
 }
 
 void tidl_close(struct tidl_client *client)
 {
-	if (client != NULL)
-		tdc_client_end(client);
+	if (client == NULL)
+		return;
+	tdc_client_end(client);
+	tdc_moved_end_all(client);
 }
 
 int tidl_fd(struct tidl_client *client)
@@ -80,10 +84,13 @@ int tidl_fd(struct tidl_client *client)
 int tidl_dispatch(struct tidl_client *client)
 {
 	struct tdp_fault fault = {.code = 0};
+	int r;
 
 	if (client == NULL)
 		return tdc_report(tdc_refuse_null("client", &fault), &fault);
-	return tdc_report(tdc_call_dispatch(client, &fault), &fault);
+	r = tdc_call_dispatch(client, &fault);
+	tdc_moved_reap(client);
+	return tdc_report(r, &fault);
 }
 
 const struct tidl_broker_info *tidl_broker(const struct tidl_client *client)

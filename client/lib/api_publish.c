@@ -6,10 +6,11 @@
 
 #include <dlpack/dlpack.h>
 
-#include "client/lib/call.h"
 #include "client/lib/import.h"
+#include "client/lib/inplace/uses.h"
 #include "client/lib/owner.h"
 #include "client/lib/publish.h"
+#include "client/lib/remove.h"
 #include "client/lib/report.h"
 #include "client/lib/source.h"
 #include "proto/tensor/dtype.h"
@@ -78,19 +79,14 @@ int tidl_publish_legacy(struct tidl_client *client, const char *name,
 
 static int name_remove(struct tidl_client *client, const char *text, struct tdp_fault *fault)
 {
-	struct tdp_message request = {.kind = TDP_MESSAGE_REMOVE};
-	tdc_auto_reply *reply = NULL;
 	struct tdc_name name;
 	int r = tdc_name_parse(text, &name, fault);
 
-	if (r < 0)
-		return r;
-	request.remove = (struct tdp_remove){
-		.name = name.path,
-		.has_owner = name.has_owner,
-		.owner_uid = name.owner_uid,
-	};
-	return tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_DONE, &reply, fault);
+	if (r == 0)
+		r = tdc_remove(client, &name, fault);
+	if (r == 0)
+		tdc_moved_reap(client);
+	return r;
 }
 
 int tidl_remove(struct tidl_client *client, const char *name)

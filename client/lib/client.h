@@ -18,6 +18,7 @@
 #include "proto/base/fault.h"
 
 struct tdc_call;
+struct tdc_moved;
 struct tidl_watch;
 
 /*
@@ -64,7 +65,8 @@ struct tidl_client {
 	struct tidl_watch *watches;
 	struct tdc_segtable segments;
 	struct tdc_pool pool;
-	uint64_t fork_count; /* of this process since the client was made */
+	uint64_t fork_count;	 /* of this process since the client was made */
+	struct tdc_moved *moved; /* shared where it lay (inplace/moved.h) */
 
 	/* Guarded by the registry's lock. */
 	struct tidl_client *prev, *next;

@@ -5,7 +5,8 @@
  * locks itself and sets them free. Children made without fork() handlers (vfork, posix_spawn,
  * _Fork) only exec and need nothing.
  *
- * Lock order: the registry, then the clients in the registry's order.
+ * Lock order: the moves, the registry, then the clients in the registry's order. A fork waits for
+ * the end of a move, so that the child has all of it or nothing.
  */
 #include "client/lib/fork.h"
 
@@ -14,6 +15,7 @@
 #include <utlist.h>
 
 #include "client/lib/client.h"
+#include "client/lib/inplace/move.h"
 #include "client/lib/segtable.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,6 +26,7 @@ static void fork_prepare(void)
 {
 	struct tidl_client *client;
 
+	tdc_moves_lock();
 	pthread_mutex_lock(&registry_lock);
 	DL_FOREACH (registry_clients, client)
 		tdc_client_lock(client);
@@ -38,6 +41,7 @@ static void fork_parent(void)
 		tdc_client_unlock(client);
 	}
 	pthread_mutex_unlock(&registry_lock);
+	tdc_moves_unlock();
 }
 
 static void fork_child(void)
@@ -49,6 +53,7 @@ static void fork_child(void)
 		tdc_client_unlock(client);
 	}
 	pthread_mutex_unlock(&registry_lock);
+	tdc_moves_unlock();
 }
 
 static void registry_init(void)

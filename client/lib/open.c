@@ -28,6 +28,17 @@ static int open_check_era(struct tidl_client *client, const struct tdc_lease *le
 			     "again here");
 }
 
+/* A part of moved memory is only a part of its segment. */
+static bool opened_has(const struct tdp_segment *wire, const struct tdc_segment *segment)
+{
+	if (segment->moved == NULL)
+		return wire->data_size_bytes == segment->map_bytes &&
+		       wire->data_offset_bytes == segment->data_offset_bytes;
+	return segment->data_offset_bytes >= wire->data_offset_bytes &&
+	       segment->data_offset_bytes - wire->data_offset_bytes + segment->map_bytes <=
+		       wire->data_size_bytes;
+}
+
 static int opened_verify(const struct tdc_opened *opened, const struct tdc_segment *segment,
 			 struct tdp_fault *fault)
 {
@@ -37,8 +48,7 @@ static int opened_verify(const struct tdc_opened *opened, const struct tdc_segme
 
 	if (r < 0)
 		return r;
-	if (wire->id != segment->key.id || wire->data_size_bytes != segment->map_bytes ||
-	    wire->data_offset_bytes != segment->data_offset_bytes)
+	if (wire->id != segment->key.id || !opened_has(wire, segment))
 		return tdp_fault_set(fault, TIDL_ERR_SEGMENT_BAD,
 				     "the broker opened another segment than the one asked for: "
 				     "check its version");

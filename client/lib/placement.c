@@ -2,27 +2,21 @@
 /*
  * Are the tensors in segments of ours already? Those are published where they are, whatever views
  * of it they are. All others are copied once, together, into a new segment, which this process
- * keeps no map of. Knows neither names nor the publish message.
+ * keeps no map of; or, where copies are forbidden, moved into one where they lie. Knows neither
+ * names nor the publish message.
  */
 #include "client/lib/placement.h"
 
 #include <string.h>
 
+#include "client/lib/aliases.h"
 #include "client/lib/allocation.h"
 #include "client/lib/client.h"
 #include "client/lib/copying.h"
-#include "client/lib/fork.h"
 #include "client/lib/packing.h"
 #include "client/lib/pool.h"
 #include "client/lib/seal.h"
 #include "proto/tensor/layout.h"
-
-/* The segments found so far. */
-struct aliased_segment {
-	struct tdc_segment *segment;
-	size_t index;
-	UT_hash_handle hh;
-};
 
 /* One placement while it is being worked out. */
 struct placing {
@@ -30,11 +24,12 @@ struct placing {
 	struct tdc_placement *placement;
 	const struct tdc_member *members;
 	const struct tidl_publish_options *options;
-	struct aliased_segment *known; /* hash */
-	struct aliased_segment *last;  /* found: the next tensor often lies there too */
-	int64_t **strides;	       /* of each tensor, to be filled in */
-	struct tdc_pack_item *items;   /* to be copied */
+	struct tdc_aliases aliases;
+	int64_t **strides;	     /* of each tensor, to be filled in */
+	struct tdc_pack_item *items; /* to be copied */
 	size_t item_count;
+	struct tdc_move_item *moves; /* to be shared where they lie */
+	size_t move_count;
 };
 
 int tdc_member_fault(struct tdp_fault *fault, const char *key)
@@ -60,91 +55,9 @@ static const char *copy_reason_sentence(enum tidl_copy_reason reason)
 		return "the tensor was attached copy-on-write, so its pages may be private";
 	case TIDL_COPY_REASON_OTHER_BROKER:
 		return "the tensor lies in memory of another broker or connection";
-	case TIDL_COPY_REASON_NONE:
-	case TIDL_COPY_REASON_REQUESTED:
-		break;
+	default:
+		return "a copy was asked for";
 	}
-	return "a copy was asked for";
-}
-
-/* Why memory in @segment cannot be published as it is; NONE when it can. */
-static enum tidl_copy_reason segment_copy_reason(struct tidl_client *client,
-						 const struct tdc_segment *segment)
-{
-	enum tidl_copy_reason reason = TIDL_COPY_REASON_NONE;
-
-	tdc_client_lock(client);
-	if (segment->key.era != client->era)
-		reason = TIDL_COPY_REASON_OTHER_BROKER;
-	else if (segment->owner_uid != client->broker.uid)
-		reason = TIDL_COPY_REASON_NOT_OWNER;
-	tdc_client_unlock(client);
-	if (reason == TIDL_COPY_REASON_NONE && segment->attach == TIDL_ATTACH_COPY_ON_WRITE)
-		reason = TIDL_COPY_REASON_PRIVATE_MAP;
-	return reason;
-}
-
-/* ---- memory that is in a segment already ---- */
-
-static bool segment_holds(const struct tdc_segment *segment, const struct tdc_import *import)
-{
-	uintptr_t base = (uintptr_t)segment->base;
-
-	return import->begin >= base && import->end <= base + segment->map_bytes;
-}
-
-/* Enter a segment that tensors lie in. Takes the reference over in any case. */
-static int placing_add_segment(struct placing *placing, struct tdc_segment *segment,
-			       struct tdp_fault *fault)
-{
-	struct tdc_placement *placement = placing->placement;
-	struct aliased_segment *known;
-
-	HASH_FIND_PTR(placing->known, &segment, known);
-	if (known != NULL) {
-		(void)tdc_segment_unref(placing->client, segment);
-		placing->last = known;
-		return 0;
-	}
-	known = tdp_arena_zalloc(&placement->arena, 1, sizeof(*known));
-	if (known != NULL) {
-		known->segment = segment;
-		known->index = placement->aliased_count;
-		HASH_ADD_PTR(placing->known, segment, known);
-	}
-	if (known == NULL || known->hh.tbl == NULL) {
-		(void)tdc_segment_unref(placing->client, segment);
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	}
-	placement->aliased[placement->aliased_count++] = segment;
-	placing->last = known;
-	return 0;
-}
-
-/* Look the memory up; a segment that can be aliased becomes `last`. */
-static int placing_find(struct placing *placing, const struct tdc_import *import,
-			enum tidl_copy_reason *ret_reason, struct tdp_fault *fault)
-{
-	struct tidl_client *client = placing->client;
-	enum tidl_copy_reason reason;
-	struct tdc_segment *segment;
-
-	*ret_reason = TIDL_COPY_REASON_NONE;
-	if (placing->last != NULL && segment_holds(placing->last->segment, import))
-		return 0;
-	segment = tdc_segment_find_range(client, import->begin, import->end);
-	if (segment == NULL) {
-		*ret_reason = tdc_fork_find_elsewhere(client, import->begin, import->end)
-				      ? TIDL_COPY_REASON_OTHER_BROKER
-				      : TIDL_COPY_REASON_FOREIGN;
-		return 0;
-	}
-	reason = segment_copy_reason(client, segment);
-	if (reason == TIDL_COPY_REASON_NONE)
-		return placing_add_segment(placing, segment, fault);
-	(void)tdc_segment_unref(client, segment);
-	*ret_reason = reason;
-	return 0;
 }
 
 /* ---- one tensor ---- */
@@ -182,9 +95,12 @@ static void strides_fill(const struct tdp_layout *layout, bool keeps_strides, in
 static void placing_alias(struct placing *placing, const struct tdc_import *import,
 			  struct tdp_tensor *tensor)
 {
-	const struct tdc_segment *segment = placing->last->segment;
+	const struct tdc_segment *segment = placing->aliases.last->segment;
 
-	tensor->segment_index = (int64_t)placing->last->index;
+	if (segment->moved != NULL && import->is_readonly && !placing->options->writable &&
+	    placing->placement->access == TIDL_ACCESS_SHARED)
+		placing->placement->access = TIDL_ACCESS_LIVE;
+	tensor->segment_index = (int64_t)placing->aliases.last->index;
 	tensor->byte_offset = segment->data_offset_bytes +
 			      (uint64_t)((uintptr_t)import->first - (uintptr_t)segment->base);
 }
@@ -194,15 +110,19 @@ static int copy_check(const struct tidl_publish_options *options, enum tidl_copy
 		      struct tdp_fault *fault)
 {
 	if (options->copy == TIDL_COPY_NEVER)
-		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
-				     "%s: allow a copy, or allocate the tensor through this client",
-				     copy_reason_sentence(reason));
-	if (options->access == TIDL_ACCESS_LIVE)
-		return tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
-				     "%s, and nobody could write a live copy of it: allocate the "
-				     "tensor through this client (empty), or publish it as shared",
-				     copy_reason_sentence(reason));
-	return 0;
+		(void)tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
+				    "%s: allow a copy, or allocate the tensor through this client",
+				    copy_reason_sentence(reason));
+	else if (options->access == TIDL_ACCESS_LIVE)
+		(void)tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED,
+				    "%s, and nobody could write a live copy of it: allocate the "
+				    "tensor through this client (empty), share it where it lies "
+				    "(copy=False), or publish it as shared",
+				    copy_reason_sentence(reason));
+	else
+		return 0;
+	fault->detail = (int)reason;
+	return TIDL_ERR_COPY_NEEDED;
 }
 
 static int placing_copy_later(struct placing *placing, size_t index, enum tidl_copy_reason reason,
@@ -222,6 +142,15 @@ static int placing_copy_later(struct placing *placing, size_t index, enum tidl_c
 	return 0;
 }
 
+static void placing_move_later(struct placing *placing, size_t index)
+{
+	placing->moves[placing->move_count++] = (struct tdc_move_item){
+		.import = &placing->members[index].import,
+		.source = placing->members[index].source,
+		.member = index,
+	};
+}
+
 static int placing_add(struct placing *placing, size_t index, struct tdp_fault *fault)
 {
 	struct tdc_placement *placement = placing->placement;
@@ -236,9 +165,13 @@ static int placing_add(struct placing *placing, size_t index, struct tdp_fault *
 	if (import->extent.is_empty)
 		return 0;
 	if (placing->options->copy != TIDL_COPY_ALWAYS)
-		r = placing_find(placing, import, &reason, fault);
+		r = tdc_alias_find(&placing->aliases, import, &reason, fault);
 	if (r < 0)
 		return r;
+	if (reason == TIDL_COPY_REASON_FOREIGN && placing->options->copy == TIDL_COPY_NEVER) {
+		placing_move_later(placing, index);
+		return 0;
+	}
 	if (reason != TIDL_COPY_REASON_NONE)
 		return placing_copy_later(placing, index, reason, fault);
 	placing_alias(placing, import, &placement->tensors[index]);
@@ -256,7 +189,7 @@ static void placing_settle(struct placing *placing, uint64_t data_offset_bytes)
 		const struct tdc_pack_item *item = &placing->items[i];
 		struct tdp_tensor *tensor = &placement->tensors[item->member];
 
-		tensor->segment_index = (int64_t)placement->aliased_count;
+		tensor->segment_index = (int64_t)placement->id_count;
 		tensor->byte_offset = data_offset_bytes + item->offset_bytes;
 		strides_fill(&item->import->layout, item->keeps_strides,
 			     placing->strides[item->member]);
@@ -321,29 +254,63 @@ static int placing_copy(struct placing *placing, struct tdp_fault *fault)
 	return r;
 }
 
+/* Share where they lie what may not be copied. */
+static int placing_move(struct placing *placing, struct tdp_fault *fault)
+{
+	struct tdc_placement *placement = placing->placement;
+	struct tdc_move_request request = {
+		.options = placing->options,
+		.arena = &placement->arena,
+		.item_count = placing->move_count,
+		.items = placing->moves,
+		.culprit = SIZE_MAX,
+	};
+	int r = tdc_move_all(placing->client, &request, &placement->move, fault);
+
+	if (r < 0 && request.culprit != SIZE_MAX)
+		return tdc_member_fault(fault, placing->members[request.culprit].key);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < placing->move_count; i++) {
+		const struct tdc_move_item *move = &placing->moves[i];
+
+		r = tdc_alias_add(&placing->aliases,
+				  tdc_segment_ref(placing->client, move->segment), fault);
+		if (r < 0)
+			return r;
+		placing_alias(placing, move->import, &placement->tensors[move->member]);
+	}
+	return 0;
+}
+
 static enum tidl_path placement_path(const struct tdc_placement *placement)
 {
+	enum tidl_path path = TIDL_PATH_EMPTY;
+
 	if (placement->copied_count > 0)
 		return TIDL_PATH_COPIED;
 	for (size_t i = 0; i < placement->aliased_count; i++) {
 		if (!placement->aliased[i]->is_allocated)
 			return TIDL_PATH_ATTACHED;
+		if (placement->aliased[i]->moved != NULL)
+			path = TIDL_PATH_IN_PLACE;
+		else if (path == TIDL_PATH_EMPTY)
+			path = TIDL_PATH_ALLOCATED;
 	}
-	return placement->aliased_count > 0 ? TIDL_PATH_ALLOCATED : TIDL_PATH_EMPTY;
+	return path;
 }
 
 static int placement_list_segments(struct tdc_placement *placement, struct tdp_fault *fault)
 {
-	placement->segment_count = placement->aliased_count + (placement->lease != NULL);
+	placement->segment_count = placement->id_count + (placement->lease != NULL);
 	placement->segments = tdp_arena_zalloc(&placement->arena, placement->segment_count,
 					       sizeof(*placement->segments));
 	if (placement->segments == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	for (size_t i = 0; i < placement->segment_count; i++) {
 		placement->segments[i].kind = TDP_SEGMENT_MEMFD;
-		placement->segments[i].id = i < placement->aliased_count
-						    ? placement->aliased[i]->key.id
-						    : placement->lease->id;
+		placement->segments[i].id =
+			i < placement->id_count ? placement->ids[i] : placement->lease->id;
 	}
 	return 0;
 }
@@ -360,6 +327,8 @@ static int placement_fill(struct placing *placing, struct tdp_fault *fault)
 	}
 	if (placing->item_count > 0)
 		r = placing_copy(placing, fault);
+	if (r == 0 && placing->move_count > 0)
+		r = placing_move(placing, fault);
 	if (r == 0)
 		r = placement_list_segments(placement, fault);
 	if (r == 0)
@@ -377,8 +346,10 @@ static int placing_reserve(struct placing *placing, struct tdp_fault *fault)
 	placement->aliased = tdp_arena_alloc(arena, count * sizeof(struct tdc_segment *));
 	placing->strides = tdp_arena_alloc(arena, count * sizeof(*placing->strides));
 	placing->items = tdp_arena_alloc(arena, count * sizeof(*placing->items));
+	placing->moves = tdp_arena_alloc(arena, count * sizeof(*placing->moves));
+	placement->ids = tdp_arena_alloc(arena, count * sizeof(*placement->ids));
 	if (placement->tensors == NULL || placement->aliased == NULL || placing->strides == NULL ||
-	    placing->items == NULL)
+	    placing->items == NULL || placing->moves == NULL || placement->ids == NULL)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 	return 0;
 }
@@ -390,6 +361,7 @@ int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *clie
 	struct placing placing = {
 		.client = client,
 		.placement = placement,
+		.aliases = {.client = client, .placement = placement},
 		.members = content->members,
 		.options = options,
 	};
@@ -398,10 +370,11 @@ int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *clie
 	memset(placement, 0, offsetof(struct tdc_placement, arena));
 	tdp_arena_init(&placement->arena, SIZE_MAX);
 	placement->tensor_count = content->member_count;
+	placement->access = options->access;
 	r = placing_reserve(&placing, fault);
 	if (r == 0)
 		r = placement_fill(&placing, fault);
-	HASH_CLEAR(hh, placing.known);
+	tdc_aliases_deinit(&placing.aliases);
 	if (r < 0)
 		tdc_placement_deinit(client, placement);
 	return r;
@@ -410,6 +383,12 @@ int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *clie
 bool tdc_placement_hands_over(const struct tdc_placement *placement)
 {
 	return placement->lease != NULL && placement->aliased_count == 0;
+}
+
+bool tdc_placement_is_padded(const struct tdc_placement *placement)
+{
+	return placement->move.moved != NULL && placement->move.neighbour_bytes == 0 &&
+	       placement->segment_count == 1;
 }
 
 void tdc_placement_handed_over(struct tidl_client *client, struct tdc_placement *placement)
@@ -424,9 +403,15 @@ void tdc_placement_handed_over(struct tidl_client *client, struct tdc_placement 
 
 void tdc_placement_deinit(struct tidl_client *client, struct tdc_placement *placement)
 {
+	struct tdp_fault unused;
+
 	for (size_t i = 0; i < placement->aliased_count; i++)
 		(void)tdc_segment_unref(client, placement->aliased[i]);
 	placement->aliased_count = 0;
+	/* It got no name. */
+	if (placement->move.moved != NULL)
+		(void)!tdc_moved_end(client, placement->move.moved, &unused);
+	placement->move.moved = NULL;
 	/* Whether it was published is not known when the call was interrupted: do not write there
 	 * again. */
 	if (placement->pooled != NULL)

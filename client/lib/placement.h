@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "client/lib/import.h"
+#include "client/lib/inplace/plan.h"
 #include "client/lib/lease.h"
 #include "client/lib/segment.h"
 #include "client/lib/source.h"
@@ -33,19 +34,23 @@ struct tdc_content {
 };
 
 /*
- * Where the bytes of tensors that are being published lie: in segments already, or copied into one
- * new segment. Keeps those segments alive until the broker does.
+ * Where the bytes of tensors that are being published lie: in segments already, moved into one
+ * where they lie, or copied into one. Keeps those segments alive until the broker does.
  */
 struct tdc_placement {
 	enum tidl_path path;	      /* of what was published: COPIED if anything was */
+	enum tidl_access access;      /* as asked for, or LIVE for constants that were moved */
 	enum tidl_copy_reason reason; /* of the first copy */
 	size_t copied_count;	      /* tensors */
 	uint64_t tensor_bytes;	      /* of all tensors */
-	size_t aliased_count;	      /* segments that were there before */
+	size_t aliased_count;	      /* maps of segments that tensors lie in */
 	struct tdc_segment **aliased; /* one reference each */
-	struct tdc_lease *lease;      /* of the copy's segment; NULL: nothing was copied */
-	struct tdc_pooled *pooled;    /* where it was copied to, if that is kept; has the lease */
-	size_t segment_count;	      /* the aliased ones, then the copy's */
+	size_t id_count;	      /* of those segments: several maps may be of one */
+	uint64_t *ids;
+	struct tdc_move_result move; /* what was moved; `moved` NULL: nothing, or it has a name */
+	struct tdc_lease *lease;     /* of the copy's segment; NULL: nothing was copied */
+	struct tdc_pooled *pooled;   /* where it was copied to, if that is kept; has the lease */
+	size_t segment_count;	     /* by `ids`, then the copy's */
 	struct tdp_segment *segments;
 	size_t tensor_count;
 	struct tdp_tensor *tensors; /* keys and shapes are borrowed from the members */
@@ -63,6 +68,9 @@ int tdc_placement_init(struct tdc_placement *placement, struct tidl_client *clie
 
 /* Do all segments end here as the name appears? Then the broker may take the allocations over. */
 bool tdc_placement_hands_over(const struct tdc_placement *placement);
+
+/* Is nothing exposed beside the tensors but what an allocator put around moved memory? */
+bool tdc_placement_is_padded(const struct tdc_placement *placement);
 
 /* The broker has taken the copy's allocation over: nothing is left to give back. */
 void tdc_placement_handed_over(struct tidl_client *client, struct tdc_placement *placement);

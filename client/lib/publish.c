@@ -8,6 +8,8 @@
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
+#include "client/lib/inplace/naming.h"
+#include "client/lib/inplace/uses.h"
 #include "client/lib/owner.h"
 #include "client/lib/pool.h"
 #include "client/lib/report.h"
@@ -70,6 +72,8 @@ static int publish_options_check(struct tidl_publish_options *options, struct td
 	if (options->retention < TIDL_RETENTION_DEFAULT ||
 	    options->retention > TIDL_RETENTION_SECONDS)
 		return options_refuse("there is no such retention", fault);
+	if (options->block_count > 0 && options->blocks == NULL)
+		return options_refuse("there are blocks without an array of them", fault);
 	r = options_check_numbers(options, fault);
 	return r < 0 ? r : options_check_metadata(options->metadata, fault);
 }
@@ -99,7 +103,7 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 	return (struct tdp_message){
 		.kind = TDP_MESSAGE_PUBLISH,
 		.publish = {.name = path,
-			    .access = options->access,
+			    .access = placement->access,
 			    .retention = options->retention,
 			    .ttl_ms = options->retention == TIDL_RETENTION_SECONDS
 					      ? (uint64_t)options->retain_ms
@@ -111,7 +115,7 @@ static struct tdp_message publish_message(const char *path, const struct tdc_pla
 			    .keep = options->keep > 0 ? options->keep : 1,
 			    .metadata = options->metadata,
 			    .path = placement->path,
-			    .expose = options->expose != 0,
+			    .expose = options->expose != 0 || tdc_placement_is_padded(placement),
 			    .hands_over = tdc_placement_hands_over(placement),
 			    .keeps_pooled = placement->pooled != NULL},
 	};
@@ -198,6 +202,9 @@ static void publication_fill(const struct tdp_published *published,
 		.aliases_previous = published->aliases_previous,
 		.tensor_count = placement->tensor_count,
 		.copied_count = placement->copied_count,
+		.access = placement->access,
+		.moved_bytes = placement->move.moved_bytes,
+		.neighbour_bytes = placement->move.neighbour_bytes,
 	};
 }
 
@@ -243,7 +250,8 @@ static int publish_seal(struct tidl_client *client, const struct tdc_placement *
 	return r;
 }
 
-/* Live memory takes no new writable maps, so the pages of its steps are mapped before. */
+/* Live memory takes no new writable maps, so the pages of its steps are mapped before. What was
+ * moved has no tensor of ours that could make steps. */
 static int publish_prepare_steps(struct tidl_client *client, const struct tdc_placement *placement,
 				 const struct publishing *publishing, struct tdp_fault *fault)
 {
@@ -252,7 +260,7 @@ static int publish_prepare_steps(struct tidl_client *client, const struct tdc_pl
 	if (publishing->request.publish.access != TIDL_ACCESS_LIVE)
 		return 0;
 	for (size_t i = 0; r == 0 && i < placement->aliased_count; i++) {
-		if (placement->aliased[i]->is_allocated)
+		if (placement->aliased[i]->is_allocated && placement->aliased[i]->moved == NULL)
 			r = tdc_steps_prepare(client, placement->aliased[i], fault);
 	}
 	return r;
@@ -264,26 +272,43 @@ static void publish_note_access(const struct tdc_placement *placement, enum tidl
 		atomic_store(&placement->aliased[i]->access, (int)access);
 }
 
-/* From a placement to a name. */
-static int publish_placed(struct tidl_client *client, struct publishing *publishing,
-			  struct tdc_placement *placement, struct tidl_publication *publication,
-			  struct tdp_fault *fault)
+static int publish_send(struct tidl_client *client, struct publishing *publishing,
+			const struct tdc_placement *placement, struct tdc_reply **ret_reply,
+			struct tdp_fault *fault)
 {
-	tdc_auto_reply *reply = NULL;
 	int r = publish_seal(client, placement, publishing, fault);
 
 	if (r == 0)
 		r = publish_prepare_steps(client, placement, publishing, fault);
 	if (r == 0)
-		r = publishing_send(client, publishing, TDP_MESSAGE_PUBLISHED, &reply, fault);
-	if (r != 0)
-		return r;
-	publish_note_access(placement, publishing->request.publish.access);
-	if (tdc_placement_hands_over(placement))
-		tdc_placement_handed_over(client, placement);
-	tdc_pool_settle(client, &reply->message.published);
-	publication_fill(&reply->message.published, placement, publication);
-	return 0;
+		r = publishing_send(client, publishing, TDP_MESSAGE_PUBLISHED, ret_reply, fault);
+	return r;
+}
+
+/* From a placement to a name. */
+static int publish_placed(struct tidl_client *client, struct publishing *publishing,
+			  struct tdc_placement *placement, struct tidl_publication *publication,
+			  struct tdp_fault *fault)
+{
+	const char *path = publishing->request.publish.name;
+	tdc_auto_reply *reply = NULL;
+	struct tdc_naming naming;
+	int r = tdc_naming_init(&naming, path, placement->aliased_count, placement->aliased, fault);
+
+	if (r == 0)
+		r = publish_send(client, publishing, placement, &reply, fault);
+	if (r == 0) {
+		publish_note_access(placement, publishing->request.publish.access);
+		if (tdc_placement_hands_over(placement))
+			tdc_placement_handed_over(client, placement);
+		tdc_pool_settle(client, &reply->message.published);
+		publication_fill(&reply->message.published, placement, publication);
+		tdc_naming_finish(client, &naming, path, publication->generation,
+				  placement->move.moved);
+		placement->move.moved = NULL;
+	}
+	tdc_naming_deinit(&naming);
+	return r;
 }
 
 static int publish_content(struct tidl_client *client, const struct tdc_name *name,
@@ -305,6 +330,7 @@ static int publish_content(struct tidl_client *client, const struct tdc_name *na
 		r = publish_placed(client, &publishing, &placement, ret_publication, fault);
 	(void)tdp_fd_close(publishing.manifest_fd);
 	tdc_placement_deinit(client, &placement);
+	tdc_moved_reap(client);
 	return r;
 }
 

@@ -14,6 +14,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
+#include "client/lib/inplace/moved.h"
 #include "client/lib/open.h"
 #include "client/lib/steps.h"
 #include "client/lib/writers.h"
@@ -98,6 +99,20 @@ static int segment_remap(struct tdc_segment *segment, const struct tdc_opened *o
 	return 0;
 }
 
+/* Of moved memory all parts, which become read-only together. */
+static int parts_remap(struct tdc_segment *segment, const struct tdc_opened *opened, bool writable,
+		       struct tdp_fault *fault)
+{
+	const struct tdc_moved *moved = segment->moved;
+	int r = 0;
+
+	if (moved == NULL)
+		return segment_remap(segment, opened, writable, fault);
+	for (size_t i = 0; i < moved->part_count && r == 0; i++)
+		r = segment_remap(moved->parts[i].segment, opened, writable, fault);
+	return r;
+}
+
 static int segment_seal(struct tidl_client *client, struct tdc_segment *segment,
 			const struct tdc_opened *opened, struct tdp_fault *fault)
 {
@@ -108,11 +123,11 @@ static int segment_seal(struct tidl_client *client, struct tdc_segment *segment,
 		return tdp_fault_set(fault, TIDL_ERR_SEGMENT_BAD,
 				     "the broker does not let this client write its own memory: "
 				     "check its version");
-	r = segment_remap(segment, opened, false, fault);
+	r = parts_remap(segment, opened, false, fault);
 	if (r == 0)
 		r = tdc_seal(client, opened->write_fd, fault);
 	if (r < 0)
-		(void)!segment_remap(segment, opened, true, &undone);
+		(void)!parts_remap(segment, opened, true, &undone);
 	return r;
 }
 

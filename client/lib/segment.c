@@ -136,12 +136,32 @@ static struct tdc_segment *segment_new(const struct tdc_segment_spec *spec)
 	return segment;
 }
 
+struct tdc_segment *tdc_segment_place(const struct tdc_segment_place *place)
+{
+	struct tdc_segment *segment = calloc(1, sizeof(*segment));
+
+	if (segment == NULL)
+		return NULL;
+	segment->refs = 1;
+	segment->key.id = place->id;
+	segment->key.era = place->era;
+	segment->key.attach = TIDL_ATTACH_WRITE;
+	segment->attach = TIDL_ATTACH_WRITE;
+	segment->owner_uid = place->owner_uid;
+	segment->is_allocated = true;
+	segment->base = place->base;
+	segment->map_bytes = place->size_bytes;
+	segment->data_offset_bytes = place->offset_bytes;
+	segment->moved = place->moved;
+	return segment;
+}
+
 static struct tdc_segment *segment_free(struct tdc_segment *segment)
 {
 	if (segment == NULL)
 		return NULL;
 	(void)tdc_steps_free(segment->steps);
-	if (segment->base != NULL)
+	if (segment->base != NULL && segment->moved == NULL)
 		(void)munmap(segment->base, segment->map_bytes);
 	free(segment);
 	return NULL;
@@ -223,8 +243,18 @@ struct tdc_segment *tdc_segment_find_range(struct tidl_client *client, uintptr_t
 
 	tdc_client_lock(client);
 	segment = tdc_segtable_find_range(&client->segments, begin, end);
+	if (segment != NULL && segment->is_leaving)
+		segment = NULL;
 	if (segment != NULL)
 		segment->refs++;
+	tdc_client_unlock(client);
+	return segment;
+}
+
+struct tdc_segment *tdc_segment_ref(struct tidl_client *client, struct tdc_segment *segment)
+{
+	tdc_client_lock(client);
+	segment->refs++;
 	tdc_client_unlock(client);
 	return segment;
 }
@@ -237,7 +267,7 @@ struct tdc_segment *tdc_segment_unref(struct tidl_client *client, struct tdc_seg
 		return NULL;
 	tdc_client_lock(client);
 	is_last = --segment->refs == 0;
-	if (is_last)
+	if (is_last && segment->is_linked)
 		tdc_segtable_unlink(&client->segments, segment);
 	tdc_client_unlock(client);
 	/* Unmapping a large segment takes time, so not under the lock. */

@@ -16,6 +16,7 @@
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
 
+struct tdc_moved;
 struct tdc_steps;
 struct tidl_client;
 
@@ -36,6 +37,9 @@ struct tdc_segment {
 	atomic_int access;	 /* enum tidl_access; 0: not published, as far as is known here */
 	atomic_bool is_readonly; /* mapped so, from the beginning or made immutable in place */
 	bool is_sealing;	 /* a thread is at it; guarded by the client's lock */
+	bool is_linked;		 /* in the table; guarded by the client's lock */
+	bool is_leaving;	 /* becoming private: not to be found; guarded so, too */
+	struct tdc_moved *moved; /* the map is its owner's, one part of this; NULL: our own */
 	void *base;
 	size_t map_bytes;
 	uint64_t data_offset_bytes; /* of `base` from the segment's start */
@@ -53,6 +57,20 @@ struct tdc_segment_spec {
 	enum tidl_access access; /* 0: not published */
 	bool is_allocated;
 };
+
+/* A segment that lies where somebody else has mapped it: a part of moved memory. */
+struct tdc_segment_place {
+	uint64_t id;
+	uint64_t era;
+	uint32_t owner_uid;
+	void *base;
+	size_t size_bytes;
+	uint64_t offset_bytes; /* of `base` from the segment's start */
+	struct tdc_moved *moved;
+};
+
+/* One reference, in no table yet; NULL when there is no memory. */
+struct tdc_segment *tdc_segment_place(const struct tdc_segment_place *place);
 
 /* Is what the broker announced a segment that can be mapped? Looks at numbers only. */
 int tdc_segment_check(const struct tdp_segment *wire, struct tdp_fault *fault) TDP_MUST_CHECK;
@@ -76,6 +94,9 @@ struct tdc_segment *tdc_segment_find(struct tidl_client *client, const struct td
 /* One reference to the segment of this client that holds all of [@begin, @end), or NULL. */
 struct tdc_segment *tdc_segment_find_range(struct tidl_client *client, uintptr_t begin,
 					   uintptr_t end);
+
+/* One more reference. Locks the client. */
+struct tdc_segment *tdc_segment_ref(struct tidl_client *client, struct tdc_segment *segment);
 
 /* Unmaps with the last reference; NULL is allowed. Locks the client. */
 struct tdc_segment *tdc_segment_unref(struct tidl_client *client, struct tdc_segment *segment);

@@ -48,14 +48,20 @@ static int segtable_reserve(struct tdc_segtable *table)
 	return 0;
 }
 
+/* Two copy-on-write maps of one segment are two memories; and of memory that was shared where it
+ * lay, many parts may be in one segment. */
+static bool segment_is_keyed(const struct tdc_segment *segment)
+{
+	return segment->attach != TIDL_ATTACH_COPY_ON_WRITE && segment->moved == NULL;
+}
+
 int tdc_segtable_link(struct tdc_segtable *table, struct tdc_segment *segment)
 {
 	size_t position;
 
 	if (segtable_reserve(table) < 0)
 		return -ENOMEM;
-	/* Two copy-on-write maps of one segment are two memories. */
-	if (segment->attach != TIDL_ATTACH_COPY_ON_WRITE) {
+	if (segment_is_keyed(segment)) {
 		HASH_ADD(hh, table->by_key, key, sizeof(segment->key), segment);
 		if (segment->hh.tbl == NULL)
 			return -ENOMEM;
@@ -65,6 +71,7 @@ int tdc_segtable_link(struct tdc_segtable *table, struct tdc_segment *segment)
 		(table->count - position) * sizeof(struct tdc_segment *));
 	table->by_address[position] = segment;
 	table->count++;
+	segment->is_linked = true;
 	return 0;
 }
 
@@ -72,7 +79,11 @@ void tdc_segtable_unlink(struct tdc_segtable *table, struct tdc_segment *segment
 {
 	size_t position = segtable_upper(table, segment_begin(segment)) - 1;
 
-	if (segment->attach != TIDL_ATTACH_COPY_ON_WRITE)
+	/* Where memory was freed by its owner another map may lie by now. */
+	while (table->by_address[position] != segment)
+		position--;
+	segment->is_linked = false;
+	if (segment_is_keyed(segment))
 		HASH_DELETE(hh, table->by_key, segment);
 	table->count--;
 	memmove(table->by_address + position, table->by_address + position + 1,

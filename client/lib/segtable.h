@@ -19,7 +19,7 @@ struct tdc_segtable {
 	struct tdc_segment **by_address; /* sorted */
 	size_t count;
 	size_t capacity;
-	struct tdc_segment *by_key; /* hash; copy-on-write maps are not in it */
+	struct tdc_segment *by_key; /* hash; without copy-on-write maps and moved memory */
 };
 
 /* 0, or -ENOMEM with nothing linked. */

@@ -124,6 +124,24 @@ const char *tidl_copy_reason_name(enum tidl_copy_reason reason)
 		return "private_map";
 	case TIDL_COPY_REASON_OTHER_BROKER:
 		return "other_broker";
+	case TIDL_COPY_REASON_SMALL:
+		return "small";
+	case TIDL_COPY_REASON_HEAP:
+		return "heap";
+	case TIDL_COPY_REASON_POOL:
+		return "pool";
+	case TIDL_COPY_REASON_ALLOCATOR:
+		return "allocator";
+	case TIDL_COPY_REASON_MAPPING:
+		return "mapping";
+	case TIDL_COPY_REASON_NOT_WRITABLE:
+		return "not_writable";
+	case TIDL_COPY_REASON_HUGETLB:
+		return "hugetlb";
+	case TIDL_COPY_REASON_PINNED:
+		return "pinned";
+	case TIDL_COPY_REASON_GUARD:
+		return "guard";
 	}
 	return unknown_word;
 }

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+struct tidl_block;
+
 /* How long a publication lives. */
 enum tidl_retention {
 	TIDL_RETENTION_DEFAULT = 0,   /* PERSIST for host memory */
@@ -25,7 +27,7 @@ enum tidl_retention {
 enum tidl_copy {
 	TIDL_COPY_IF_NEEDED = 0, /* alias memory of a segment, copy anything else once */
 	TIDL_COPY_ALWAYS = 1,
-	TIDL_COPY_NEVER = 2 /* alias, or refuse with TIDL_ERR_COPY_NEEDED */
+	TIDL_COPY_NEVER = 2 /* alias, or share where it lies (inplace.h), or TIDL_ERR_COPY_NEEDED */
 };
 
 /* How the published bytes came to lie in shared memory. */
@@ -33,18 +35,29 @@ enum tidl_path {
 	TIDL_PATH_ALLOCATED = 1, /* in a segment of this client: nothing was copied */
 	TIDL_PATH_ATTACHED = 2, /* in a segment attached from another publication: nothing copied */
 	TIDL_PATH_COPIED = 3,	/* copied once into a new segment: a snapshot */
-	TIDL_PATH_IN_PLACE = 4, /* moved under the framework's pointer (not built yet) */
+	TIDL_PATH_IN_PLACE = 4, /* moved under the framework's pointer (inplace.h) */
 	TIDL_PATH_EMPTY = 5	/* no elements, hence no memory */
 };
 
-/* Why a copy was made. */
+/* Why a copy was made, or would be needed (tidl_last_copy_reason()). */
 enum tidl_copy_reason {
 	TIDL_COPY_REASON_NONE = 0,
-	TIDL_COPY_REASON_REQUESTED = 1,	  /* TIDL_COPY_ALWAYS */
-	TIDL_COPY_REASON_FOREIGN = 2,	  /* the memory is not in any segment of this process */
-	TIDL_COPY_REASON_NOT_OWNER = 3,	  /* it lies in a segment that belongs to another uid */
-	TIDL_COPY_REASON_PRIVATE_MAP = 4, /* it was attached copy-on-write: pages may be private */
-	TIDL_COPY_REASON_OTHER_BROKER = 5 /* its segment belongs to another broker or connection */
+	TIDL_COPY_REASON_REQUESTED = 1,	   /* TIDL_COPY_ALWAYS */
+	TIDL_COPY_REASON_FOREIGN = 2,	   /* the memory is not in any segment of this process */
+	TIDL_COPY_REASON_NOT_OWNER = 3,	   /* it lies in a segment that belongs to another uid */
+	TIDL_COPY_REASON_PRIVATE_MAP = 4,  /* it was attached copy-on-write: pages may be private */
+	TIDL_COPY_REASON_OTHER_BROKER = 5, /* its segment belongs to another broker or connection */
+
+	/* Why memory cannot be shared where it lies. */
+	TIDL_COPY_REASON_SMALL = 6,	    /* too small to have pages of its own */
+	TIDL_COPY_REASON_HEAP = 7,	    /* on malloc's heap, among other data */
+	TIDL_COPY_REASON_POOL = 8,	    /* no block of malloc: a framework's pool, say */
+	TIDL_COPY_REASON_ALLOCATOR = 9,	    /* malloc is not glibc's own */
+	TIDL_COPY_REASON_MAPPING = 10,	    /* a map of a file or of shared memory */
+	TIDL_COPY_REASON_NOT_WRITABLE = 11, /* mapped read-only */
+	TIDL_COPY_REASON_HUGETLB = 12,	    /* huge pages */
+	TIDL_COPY_REASON_PINNED = 13,	    /* locked, or registered with a device */
+	TIDL_COPY_REASON_GUARD = 14	    /* nothing here can stop its writers (no userfaultfd) */
 };
 
 /* Zero-initialise, set `size`, then what differs from the defaults. */
@@ -61,6 +74,12 @@ struct tidl_publish_options {
 	uint32_t keep; /* generations that stay attachable by number, this one included; 0: 1 */
 	int expose;    /* non-zero: allow group or other bits over a larger segment */
 	const char *metadata; /* JSON object, 4096 bytes and 64 levels at most; NULL: none */
+
+	/* For memory that is shared where it lies. */
+	size_t block_count; /* whose memory the tensors lie in, if their pointers do not tell */
+	const struct tidl_block *blocks;
+	int nobody_writes; /* non-zero: the caller vouches that no thread writes during the call */
+	int writable; /* non-zero: let others write what its framework takes for constant, too */
 };
 
 /* What became of a publish. Set `size` before the call. */
@@ -77,15 +96,22 @@ struct tidl_publication {
 	int aliases_previous;	       /* non-zero: the replaced generation had the same memory */
 	size_t tensor_count;	       /* 1 for a single tensor */
 	size_t copied_count;	       /* tensors that were copied */
+	enum tidl_access access;       /* as published: LIVE for constants shared in place */
+	uint64_t moved_bytes;	       /* shared where they lay by this call: whole pages */
+	uint64_t neighbour_bytes;      /* of those, other content of the same blocks: the rest of a
+					* storage that a view was published of; 0: none */
 };
 
 /*
  * tidl_publish - give a tensor a name that other processes can attach it by.
  *
  * Memory inside a segment of this client is published as it is, whatever view of it the tensor is.
- * Anything else is copied once, and the publication says so. On success @managed is consumed: its
- * deleter has been called, or will be when the library no longer needs it. On failure it stays with
- * the caller. A deleter of NULL is allowed.
+ * Anything else is copied once, and the publication says so. With TIDL_COPY_NEVER large memory is
+ * shared where it lies instead (inplace.h), and the tensor is kept until it no longer is; what its
+ * framework takes for constant (READ_ONLY flag) is then published as live, so that nobody else can
+ * write it, unless `writable` is set. On success @managed is consumed: its deleter has been called,
+ * or will be when the library no longer needs it. On failure it stays with the caller. A deleter of
+ * NULL is allowed.
  *
  * With TIDL_ACCESS_IMMUTABLE the whole segment is sealed against writing, in place: the tensor that
  * tidl_empty() made and all views of it stay at their address and are read-only from then on. A

@@ -8,6 +8,7 @@
 #include <tidl/client.h>
 #include <tidl/error.h>
 #include <tidl/export.h>
+#include <tidl/inplace.h>
 #include <tidl/pending.h>
 #include <tidl/publish.h>
 #include <tidl/step.h>

@@ -14,6 +14,8 @@ static const char *const feature_names[TDP_KERNEL_FEATURE_COUNT] = {
 	[TDP_KERNEL_NOEXEC_SEAL] = "noexec-seal",
 	[TDP_KERNEL_PEERPIDFD] = "peerpidfd",
 	[TDP_KERNEL_SEALED_SHARED_MAP] = "sealed-shared-map",
+	[TDP_KERNEL_USERFAULTFD] = "userfaultfd",
+	[TDP_KERNEL_WP_UNPOPULATED] = "wp-unpopulated",
 };
 
 static atomic_bool is_forgotten[TDP_KERNEL_FEATURE_COUNT];

@@ -17,6 +17,8 @@ enum tdp_kernel_feature {
 	/* "sealed-shared-map": shared, read-only maps of what is sealed against writing; some
 	 * kernels before 6.7 refuse them */
 	TDP_KERNEL_SEALED_SHARED_MAP,
+	TDP_KERNEL_USERFAULTFD,	   /* "userfaultfd": not everywhere (Docker refuses it) */
+	TDP_KERNEL_WP_UNPOPULATED, /* "wp-unpopulated": its UFFD_FEATURE_WP_UNPOPULATED, 6.4 */
 	TDP_KERNEL_FEATURE_COUNT
 };
 

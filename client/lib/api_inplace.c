@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public functions around memory that is shared where it lies: check arguments, call inward, keep
+ * the sentence of a refusal. */
+#include "include/tidl/inplace.h"
+
+#include "client/lib/inplace/threshold.h"
+#include "client/lib/inplace/uses.h"
+#include "client/lib/owner.h"
+#include "client/lib/remove.h"
+#include "client/lib/report.h"
+
+static int name_unshare(struct tidl_client *client, const char *text, struct tdp_fault *fault)
+{
+	struct tdc_name name;
+	int r = tdc_name_parse(text, &name, fault);
+
+	if (r == 0)
+		r = tdc_unshare_check(client, name.path, fault);
+	if (r < 0)
+		return r;
+	r = tdc_remove(client, &name, fault);
+	/* Removed by somebody else, or before. */
+	if (r == 0 || r == TIDL_ERR_NOT_FOUND)
+		r = tdc_unshare(client, name.path, fault);
+	return r;
+}
+
+int tidl_unshare(struct tidl_client *client, const char *name)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (client == NULL)
+		r = tdc_refuse_null("client", &fault);
+	else if (name == NULL)
+		r = tdc_refuse_null("name", &fault);
+	else
+		r = name_unshare(client, name, &fault);
+	return tdc_report(r, &fault);
+}
+
+int tidl_prefer_shareable(size_t min_bytes, int *ret_is_late)
+{
+	struct tdp_fault fault = {.code = 0};
+	bool is_late = false;
+	int r = tdc_prefer_shareable(min_bytes != 0 ? min_bytes : TIDL_SHAREABLE_MIN_BYTES,
+				     &is_late, &fault);
+
+	if (r == 0 && ret_is_late != NULL)
+		*ret_is_late = is_late;
+	return tdc_report(r, &fault);
+}
+
+enum tidl_copy_reason tidl_last_copy_reason(void)
+{
+	return (enum tidl_copy_reason)tdc_report_last_detail();
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TDC_INPLACE_MAPS_H
+#define TDC_INPLACE_MAPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "include/tidl/publish.h"
+#include "proto/base/attr.h"
+#include "proto/base/fault.h"
+
+/* One mapping of this process, as the kernel tells it. */
+struct tdc_map {
+	uintptr_t begin;
+	uintptr_t end;
+	uint64_t offset_bytes;
+	dev_t device;
+	ino_t inode; /* 0: no file */
+	bool is_writable;
+	bool is_shared;
+	bool is_hugetlb;
+	bool is_special; /* the kernel's own, or the stack */
+	bool is_heap;	 /* what brk() made */
+	bool is_locked;	 /* by mlock() */
+};
+
+/* All of them at one moment, sorted. */
+struct tdc_maps {
+	size_t count;
+	size_t capacity;
+	struct tdc_map *maps;
+};
+
+/* Read them. Costs some microseconds for a small process and a millisecond for thousands of maps.
+ */
+int tdc_maps_load(struct tdc_maps *maps, struct tdp_fault *fault) TDP_MUST_CHECK;
+void tdc_maps_deinit(struct tdc_maps *maps);
+
+/* Is all of [@begin, @end) private anonymous memory that can be written, and may its pages be
+ * exchanged? NONE, or the reason why not. */
+enum tidl_copy_reason tdc_maps_refusal(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end);
+
+/* Does all of [@begin, @end) show this file, from @offset_bytes on, shared? */
+bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
+			const struct tdc_map *file);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moved memory from its beginning to its end. The parts' segments are in the client's table, so
+ * that every tensor over them is recognised; their maps belong to whoever allocated the memory, and
+ * are never unmapped here. Knows no names (uses.c).
+ */
+#include "client/lib/inplace/moved.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "client/lib/allocation.h"
+#include "client/lib/client.h"
+#include "client/lib/inplace/uses.h"
+
+static struct tdc_moved *moved_free(struct tdc_moved *moved)
+{
+	if (moved == NULL)
+		return NULL;
+	tdc_uses_free(moved);
+	for (size_t i = 0; i < moved->source_count; i++)
+		(void)tdc_source_unref(moved->sources[i]);
+	free(moved->sources);
+	free(moved);
+	return NULL;
+}
+
+static struct tdc_moved *moved_new(const struct tdc_move_order *order, struct tdp_fault *fault)
+{
+	struct tdc_moved *moved =
+		calloc(1, sizeof(*moved) + order->range_count * sizeof(struct tdc_moved_part));
+
+	if (moved != NULL)
+		moved->sources = calloc(order->source_count + 1, sizeof(struct tdc_source *));
+	if (moved == NULL || moved->sources == NULL) {
+		(void)tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		return moved_free(moved);
+	}
+	moved->is_busy = true;
+	moved->part_count = order->range_count;
+	for (size_t i = 0; i < order->range_count; i++)
+		moved->parts[i].range = order->ranges[i];
+	for (; moved->source_count < order->source_count; moved->source_count++)
+		moved->sources[moved->source_count] =
+			tdc_source_ref(order->sources[moved->source_count]);
+	return moved;
+}
+
+static uint64_t order_size_bytes(const struct tdc_move_order *order)
+{
+	uint64_t size_bytes = 0;
+
+	for (size_t i = 0; i < order->range_count; i++)
+		size_bytes += order->ranges[i].size_bytes;
+	return size_bytes;
+}
+
+/* The parts' places in the segment, one behind the other. */
+static int moved_lay_out(struct tdc_moved *moved, const struct tdc_allocation *allocation,
+			 bool nobody_writes, struct tdp_fault *fault)
+{
+	struct tdc_backing backing = {
+		.fd = allocation->fd,
+		.offset_bytes = allocation->wire.data_offset_bytes,
+		.nobody_writes = nobody_writes,
+	};
+	int r = tdc_backing_identify(&backing, fault);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < moved->part_count; i++) {
+		struct tdc_moved_part *part = &moved->parts[i];
+
+		part->backing = backing;
+		backing.offset_bytes += part->range.size_bytes;
+		backing.file.offset_bytes = backing.offset_bytes;
+	}
+	return 0;
+}
+
+static int moved_make_segments(struct tidl_client *client, struct tdc_moved *moved,
+			       const struct tdc_allocation *allocation, struct tdp_fault *fault)
+{
+	uint32_t uid;
+	int r = tdc_client_lock_open(client, fault);
+
+	if (r < 0)
+		return r;
+	uid = client->broker.uid;
+	tdc_client_unlock(client);
+	for (size_t i = 0; i < moved->part_count; i++) {
+		struct tdc_moved_part *part = &moved->parts[i];
+		struct tdc_segment_place place = {
+			.id = allocation->wire.id,
+			.era = allocation->lease->era,
+			.owner_uid = uid,
+			.base = part->range.begin,
+			.size_bytes = part->range.size_bytes,
+			.offset_bytes = part->backing.offset_bytes,
+			.moved = moved,
+		};
+
+		part->segment = tdc_segment_place(&place);
+		if (part->segment == NULL)
+			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	}
+	return 0;
+}
+
+/* Other threads may have moved some of it since it was looked at. */
+static int moved_check(const struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	struct tdc_maps maps;
+	int r = tdc_maps_load(&maps, fault);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < moved->part_count && r == 0; i++)
+		r = tdc_range_check(&maps, &moved->parts[i].range, fault);
+	tdc_maps_deinit(&maps);
+	return r;
+}
+
+/* Of what was moved before something failed: nobody else has had it, so the way back may be missed
+ * without harm. */
+static void moved_take_back(struct tdc_moved *moved)
+{
+	struct tdp_fault unused;
+
+	for (size_t i = moved->part_count; i-- > 0;)
+		(void)!tdc_unmove(&moved->parts[i].range, &moved->parts[i].backing, &unused);
+}
+
+static int moved_link(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	size_t linked = 0;
+	int r = 0;
+
+	tdc_client_lock(client);
+	for (; linked < moved->part_count; linked++) {
+		if (tdc_segtable_link(&client->segments, moved->parts[linked].segment) < 0)
+			break;
+	}
+	if (linked < moved->part_count) {
+		while (linked-- > 0)
+			tdc_segtable_unlink(&client->segments, moved->parts[linked].segment);
+		r = tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	} else {
+		DL_APPEND(client->moved, moved);
+	}
+	tdc_client_unlock(client);
+	return r;
+}
+
+static int moved_move(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	int r;
+
+	tdc_moves_lock();
+	r = moved_check(moved, fault);
+	for (size_t i = 0; i < moved->part_count && r == 0; i++)
+		r = tdc_move(&moved->parts[i].range, &moved->parts[i].backing, fault);
+	if (r == 0)
+		r = moved_link(client, moved, fault);
+	if (r < 0)
+		moved_take_back(moved);
+	tdc_moves_unlock();
+	for (size_t i = 0; i < moved->part_count; i++)
+		moved->parts[i].backing.fd = -1;
+	return r;
+}
+
+/* Nothing of it is in any table. */
+static void moved_discard(struct tidl_client *client, struct tdc_moved *moved)
+{
+	for (size_t i = 0; i < moved->part_count; i++)
+		free(moved->parts[i].segment);
+	tdc_lease_end(client, moved->lease);
+	(void)moved_free(moved);
+}
+
+int tdc_moved_make(struct tidl_client *client, const struct tdc_move_order *order,
+		   struct tdc_moved **ret_moved, struct tdp_fault *fault)
+{
+	struct tdc_allocation allocation;
+	struct tdc_moved *moved = moved_new(order, fault);
+	int r;
+
+	if (moved == NULL)
+		return fault->code;
+	r = tdc_allocate(client, order_size_bytes(order), &allocation, fault);
+	if (r < 0) {
+		(void)moved_free(moved);
+		return r;
+	}
+	r = moved_lay_out(moved, &allocation, order->nobody_writes, fault);
+	if (r == 0)
+		r = moved_make_segments(client, moved, &allocation, fault);
+	if (r == 0)
+		r = moved_move(client, moved, fault);
+	moved->lease = allocation.lease;
+	allocation.lease = NULL;
+	tdc_allocation_deinit(client, &allocation);
+	if (r < 0)
+		moved_discard(client, moved);
+	else
+		*ret_moved = moved;
+	return r;
+}
+
+/* ---- the end ---- */
+
+/* Whoever finds a part by its address keeps it; then it cannot end. Client locked. */
+static bool moved_is_alone(const struct tdc_moved *moved)
+{
+	for (size_t i = 0; i < moved->part_count; i++) {
+		if (moved->parts[i].segment->refs > 1)
+			return false;
+	}
+	return true;
+}
+
+static int moved_claim(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	int r = 0;
+
+	tdc_client_lock(client);
+	if (moved->uses == NULL && moved_is_alone(moved)) {
+		for (size_t i = 0; i < moved->part_count; i++)
+			moved->parts[i].segment->is_leaving = true;
+	} else {
+		r = tdp_fault_set(fault, TIDL_ERR_BUSY,
+				  "another thread is publishing this memory: wait until it is "
+				  "done");
+	}
+	tdc_client_unlock(client);
+	return r;
+}
+
+static int moved_unmove(struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	int r = 0;
+
+	tdc_moves_lock();
+	for (size_t i = moved->part_count; i-- > 0 && r == 0;) {
+		struct tdc_moved_part *part = &moved->parts[i];
+
+		/* Who made it read-only has ended all writing, and the kernel watches no such map.
+		 */
+		if (atomic_load(&part->segment->is_readonly))
+			part->backing.nobody_writes = true;
+		r = tdc_unmove(&part->range, &part->backing, fault);
+		/* Freed by its owner: nothing is left to do. */
+		if (r == TIDL_ERR_RELEASED)
+			r = 0;
+	}
+	tdc_moves_unlock();
+	return r;
+}
+
+/* What is still shared as a whole can be published again. Client locked. */
+static void moved_keep(struct tdc_moved *moved)
+{
+	for (size_t i = 0; i < moved->part_count; i++) {
+		const struct tdc_range *range = &moved->parts[i].range;
+
+		if (range->shared_bytes == range->size_bytes)
+			moved->parts[i].segment->is_leaving = false;
+	}
+}
+
+int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	int r = moved_claim(client, moved, fault);
+
+	if (r == 0)
+		r = moved_unmove(moved, fault);
+	tdc_client_lock(client);
+	moved->is_busy = false;
+	if (r == 0)
+		DL_DELETE(client->moved, moved);
+	else
+		moved_keep(moved);
+	tdc_client_unlock(client);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < moved->part_count; i++)
+		(void)tdc_segment_unref(client, moved->parts[i].segment);
+	tdc_lease_end(client, moved->lease);
+	(void)moved_free(moved);
+	return 0;
+}
+
+bool tdc_moved_is_there(const struct tdc_segment *segment, const struct tdc_maps *maps)
+{
+	const struct tdc_moved *moved = segment->moved;
+
+	for (size_t i = 0; i < moved->part_count; i++) {
+		const struct tdc_moved_part *part = &moved->parts[i];
+		uintptr_t begin = (uintptr_t)part->range.begin;
+
+		if (part->segment == segment)
+			return tdc_maps_show_file(maps, begin, begin + part->range.size_bytes,
+						  &part->backing.file);
+	}
+	return false;
+}
+
+void tdc_moved_disown(struct tidl_client *client, struct tdc_segment *segment)
+{
+	tdc_client_lock(client);
+	if (segment->is_linked)
+		tdc_segtable_unlink(&client->segments, segment);
+	tdc_client_unlock(client);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From which size on malloc gives a block pages of its own. Touches no memory that it allocates. */
+#include "client/lib/inplace/threshold.h"
+
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "client/lib/inplace/range.h"
+
+/* The largest threshold that glibc takes (HEAP_MAX_SIZE / 2 of 64-bit systems). */
+#define THRESHOLD_MAX_BYTES ((size_t)32 << 20)
+
+/* Would a block of this size still come from the heap, because there is room? */
+static bool size_is_late(size_t size_bytes)
+{
+	void *probe = malloc(size_bytes);
+	uintptr_t begin;
+	uintptr_t end;
+	bool is_late = probe != NULL && !tdc_block_is_mapped_alone(probe, &begin, &end);
+
+	free(probe);
+	return is_late;
+}
+
+int tdc_prefer_shareable(size_t min_bytes, bool *ret_is_late, struct tdp_fault *fault)
+{
+	bool is_late = false;
+
+	if (!tdc_malloc_is_known())
+		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
+				     "this process's malloc is not glibc's own, so it cannot be "
+				     "asked for shareable blocks: allocate tensors through the "
+				     "client");
+	if (min_bytes > THRESHOLD_MAX_BYTES || mallopt(M_MMAP_THRESHOLD, (int)min_bytes) == 0)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "malloc takes no threshold of %zu bytes, only up to %zu",
+				     min_bytes, THRESHOLD_MAX_BYTES);
+	/* Room in the heap is used before anything is mapped, whatever the threshold. */
+	for (size_t size = min_bytes; size <= THRESHOLD_MAX_BYTES && !is_late; size *= 2)
+		is_late = size_is_late(size);
+	*ret_is_late = is_late;
+	return 0;
+}

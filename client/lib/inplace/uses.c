@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names that moved memory is published by, and when it may end: no name of this client stands
+ * for it any more, and the broker says that nobody else holds what they stood for. Then whoever
+ * calls next makes it private and lets its owner have it.
+ */
+#include "client/lib/inplace/uses.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "client/lib/client.h"
+#include "client/lib/generation.h"
+#include "client/lib/pending.h"
+
+struct tdc_moved_use *tdc_use_new(const char *path)
+{
+	size_t size_bytes = strlen(path) + 1;
+	struct tdc_moved_use *use = calloc(1, sizeof(*use) + size_bytes);
+
+	if (use != NULL)
+		memcpy(use->path, path, size_bytes);
+	return use;
+}
+
+static struct tdc_moved_use *use_free(struct tdc_moved_use *use)
+{
+	if (use != NULL)
+		tidl_pending_free(use->release);
+	free(use);
+	return NULL;
+}
+
+void tdc_uses_free(struct tdc_moved *moved)
+{
+	struct tdc_moved_use *use;
+	struct tdc_moved_use *next;
+
+	DL_FOREACH_SAFE (moved->uses, use, next)
+		(void)use_free(use);
+	moved->uses = NULL;
+}
+
+void tdc_use_enter(struct tidl_client *client, struct tdc_moved *moved, struct tdc_moved_use *use,
+		   uint64_t generation)
+{
+	use->generation = generation;
+	use->is_listed = true;
+	tdc_client_lock(client);
+	DL_PREPEND(moved->uses, use);
+	tdc_client_unlock(client);
+}
+
+void tdc_uses_drop(struct tidl_client *client, const char *path, uint64_t generation)
+{
+	struct tdc_moved *moved;
+	struct tdc_moved_use *use;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved) {
+		DL_FOREACH (moved->uses, use) {
+			if (use->generation != generation && strcmp(use->path, path) == 0)
+				use->is_listed = false;
+		}
+	}
+	tdc_client_unlock(client);
+}
+
+/* ---- what is not used any more ---- */
+
+static bool moved_is_listed(const struct tdc_moved *moved)
+{
+	const struct tdc_moved_use *use;
+
+	DL_FOREACH (moved->uses, use) {
+		if (use->is_listed)
+			return true;
+	}
+	return false;
+}
+
+/* One that nobody is at and no name stands for, behind @last; busy then. */
+static struct tdc_moved *moved_take_unlisted(struct tidl_client *client, struct tdc_moved *last)
+{
+	struct tdc_moved *moved;
+
+	tdc_client_lock(client);
+	moved = last == NULL ? client->moved : last->next;
+	while (moved != NULL && (moved->is_busy || moved_is_listed(moved)))
+		moved = moved->next;
+	if (moved != NULL)
+		moved->is_busy = true;
+	if (last != NULL)
+		last->is_busy = false;
+	tdc_client_unlock(client);
+	return moved;
+}
+
+/* Ask the broker once, and look whether it has answered. Whatever the answer: it no longer knows
+ * the generation, or nobody holds it. */
+static bool use_is_over(struct tidl_client *client, struct tdc_moved_use *use)
+{
+	struct tdc_name name = {.path = use->path};
+	struct tidl_wait_options options = {.released = 1, .generation = use->generation};
+	struct tdp_message message = tdc_wait_message(&name, &options);
+	struct tdp_fault unused;
+
+	if (use->release == NULL &&
+	    tdc_pending_begin(client, &message, TDP_MESSAGE_WAITED, &use->release, &unused) < 0)
+		return false;
+	return tidl_pending_is_done(use->release) != 0;
+}
+
+/* Uses come at the head only, and go here only: the list may be read without the lock. */
+static bool moved_is_unused(struct tidl_client *client, struct tdc_moved *moved)
+{
+	struct tdc_moved_use *use;
+	bool is_unused = true;
+
+	tdc_client_lock(client);
+	use = moved->uses;
+	tdc_client_unlock(client);
+	for (struct tdc_moved_use *next; use != NULL; use = next) {
+		next = use->next;
+		if (use->is_listed || !use_is_over(client, use)) {
+			is_unused = false;
+			continue;
+		}
+		tdc_client_lock(client);
+		DL_DELETE(moved->uses, use);
+		tdc_client_unlock(client);
+		(void)use_free(use);
+	}
+	return is_unused;
+}
+
+void tdc_moved_reap(struct tidl_client *client)
+{
+	struct tdc_moved *moved = moved_take_unlisted(client, NULL);
+	struct tdp_fault unused;
+
+	while (moved != NULL) {
+		if (moved_is_unused(client, moved)) {
+			/* One at a time is enough: the next call takes the next one. */
+			(void)!tdc_moved_end(client, moved, &unused);
+			return;
+		}
+		moved = moved_take_unlisted(client, moved);
+	}
+}
+
+/* ---- by request ---- */
+
+static bool moved_has_name(const struct tdc_moved *moved, const char *path)
+{
+	const struct tdc_moved_use *use;
+
+	DL_FOREACH (moved->uses, use) {
+		if (strcmp(use->path, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+static const char *moved_other_name(const struct tdc_moved *moved, const char *path)
+{
+	const struct tdc_moved_use *use;
+
+	DL_FOREACH (moved->uses, use) {
+		if (use->is_listed && strcmp(use->path, path) != 0)
+			return use->path;
+	}
+	return NULL;
+}
+
+int tdc_unshare_check(struct tidl_client *client, const char *path, struct tdp_fault *fault)
+{
+	struct tdc_moved *moved;
+	bool is_found = false;
+	int r = 0;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved) {
+		const char *other;
+
+		if (!moved_has_name(moved, path))
+			continue;
+		is_found = true;
+		other = moved_other_name(moved, path);
+		if (moved->is_busy)
+			r = tdp_fault_set(fault, TIDL_ERR_BUSY,
+					  "another thread is at the memory of '%s': wait until it "
+					  "is done",
+					  path);
+		else if (other != NULL)
+			r = tdp_fault_set(fault, TIDL_ERR_BUSY,
+					  "the memory of '%s' is published as '%s', too: remove "
+					  "that first",
+					  path, other);
+	}
+	tdc_client_unlock(client);
+	if (is_found)
+		return r;
+	return tdp_fault_set(fault, TIDL_ERR_NOT_FOUND,
+			     "nothing was shared in place as '%s' by this client: only that can "
+			     "become private again",
+			     path);
+}
+
+static struct tdc_moved *moved_take_by_name(struct tidl_client *client, const char *path)
+{
+	struct tdc_moved *moved;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved) {
+		if (!moved->is_busy && moved_has_name(moved, path) &&
+		    moved_other_name(moved, path) == NULL)
+			break;
+	}
+	if (moved != NULL)
+		moved->is_busy = true;
+	tdc_client_unlock(client);
+	return moved;
+}
+
+/* Away with its uses, so that it can end. It is busy. */
+static void moved_drop_uses(struct tidl_client *client, struct tdc_moved *moved)
+{
+	struct tdc_moved_use *use;
+	struct tdc_moved_use *next;
+
+	tdc_client_lock(client);
+	use = moved->uses;
+	moved->uses = NULL;
+	tdc_client_unlock(client);
+	for (; use != NULL; use = next) {
+		next = use->next;
+		(void)use_free(use);
+	}
+}
+
+int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *fault)
+{
+	struct tdc_moved *moved;
+	int r = 0;
+
+	while (r == 0 && (moved = moved_take_by_name(client, path)) != NULL) {
+		moved_drop_uses(client, moved);
+		r = tdc_moved_end(client, moved, fault);
+	}
+	return r;
+}
+
+void tdc_moved_end_all(struct tidl_client *client)
+{
+	struct tdc_moved *last = NULL;
+	struct tdp_fault unused;
+
+	for (;;) {
+		struct tdc_moved *moved;
+
+		tdc_client_lock(client);
+		moved = last == NULL ? client->moved : last->next;
+		while (moved != NULL && moved->is_busy)
+			moved = moved->next;
+		if (moved != NULL)
+			moved->is_busy = true;
+		tdc_client_unlock(client);
+		if (moved == NULL)
+			return;
+		moved_drop_uses(client, moved);
+		if (tdc_moved_end(client, moved, &unused) < 0)
+			last = moved;
+	}
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TIDL_INPLACE_H
+#define TIDL_INPLACE_H
+
+#include <stddef.h>
+
+#include <tidl/client.h>
+#include <tidl/export.h>
+#include <tidl/publish.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Memory that somebody else has allocated can become shared memory where it is: the pages under it
+ * are exchanged for those of a segment, while its owner keeps the pointer and never notices.
+ * tidl_publish() with TIDL_COPY_NEVER does so. docs/in-place.md tells for which memory, and what
+ * its owner may not do meanwhile.
+ */
+
+/* From this size on malloc may give memory pages of its own. */
+#define TIDL_SHAREABLE_MIN_BYTES 65536
+
+/* Whose pages they are. */
+enum tidl_block_kind {
+	TIDL_BLOCK_MALLOC = 1, /* `address` came from malloc() or an aligned variant of it */
+	TIDL_BLOCK_PAGES = 2   /* whole pages of a private anonymous mmap() of which the caller says
+				* that nothing else lies in them */
+};
+
+/*
+ * The memory that a tensor lies in, for tidl_publish_options. Needed where the tensor's own pointer
+ * is not that of its memory: for views, and for memory that did not come from malloc.
+ */
+struct tidl_block {
+	void *address;
+	size_t bytes; /* MALLOC: as asked for */
+	enum tidl_block_kind kind;
+};
+
+/*
+ * tidl_unshare - take a name out of the listing and give its owner private memory back.
+ *
+ * All memory that this client has moved for the name's content becomes private again, at its
+ * address and with the content of this moment; threads that write meanwhile lose nothing. Whoever
+ * has the tensor attached keeps the segment, which no longer follows. Then the deleters of the
+ * published tensors are called. The same happens by itself when the name was removed or replaced by
+ * this client and nobody else holds that generation any more, in whichever publish, get, remove or
+ * dispatch comes next; and when the client is closed.
+ *
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND (this client has moved nothing
+ * for that name), _BUSY (the memory is just being published, or under other names too), _NO_MEMORY
+ * (try again; what was done stays done), _COPY_NEEDED (writers cannot be stopped), _SYSTEM. Blocks
+ * for one round trip and the copy.
+ */
+TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
+
+/*
+ * tidl_prefer_shareable - have malloc give each block of at least @min_bytes pages of its own from
+ * now on, so that it can be shared in place; 0: TIDL_SHAREABLE_MIN_BYTES. By itself it does so only
+ * for the first ones, since it raises its threshold with each that is freed. Call it before large
+ * tensors are made: a heap that is large already is used up first, and then @ret_is_late is set.
+ * From outside: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=65536.
+ *
+ * @ret_is_late  may be NULL
+ *
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT (above 32 MiB), _UNSUPPORTED (malloc is not glibc's own).
+ * Never blocks. For the whole process.
+ */
+TIDL_API int tidl_prefer_shareable(size_t min_bytes, int *ret_is_late);
+
+/*
+ * tidl_last_copy_reason - why the last call of this thread that failed did so, if that was with
+ * TIDL_ERR_COPY_NEEDED; else TIDL_COPY_REASON_NONE. Any thread; never blocks.
+ */
+TIDL_API enum tidl_copy_reason tidl_last_copy_reason(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

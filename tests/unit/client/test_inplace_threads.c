@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that is shared where it lies while others are at it: threads that write, signal handlers,
+ * children. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/lib/inplace/maps.h"
+#include "client/lib/inplace/move.h"
+#include "proto/base/kernel.h"
+#include "tests/support/leak.h"
+#include "tests/unit/client/support/memory.h"
+
+#define PIECE_BYTES ((size_t)TDC_PIECE_BYTES)
+
+enum { WRITER_COUNT = 2 };
+
+struct writer {
+	struct tt_memory *memory;
+	size_t first; /* element, then every WRITER_COUNTth */
+	uint32_t rounds;
+	atomic_bool *ends;
+	pthread_t thread;
+};
+
+/* Counts each of its elements up, all the time. */
+static void *writer_run(void *context)
+{
+	struct writer *writer = context;
+	volatile uint32_t *elements = (volatile uint32_t *)writer->memory->data;
+	size_t count = writer->memory->bytes / TT_ELEMENT_BYTES;
+
+	while (!atomic_load(writer->ends)) {
+		for (size_t i = writer->first; i < count; i += WRITER_COUNT)
+			elements[i]++;
+		writer->rounds++;
+	}
+	return NULL;
+}
+
+static size_t writers_lost(struct tt_memory *memory, const struct writer *writers)
+{
+	const uint32_t *elements = (const uint32_t *)memory->data;
+	size_t lost = 0;
+
+	for (size_t i = 0; i < memory->bytes / TT_ELEMENT_BYTES; i++)
+		lost += elements[i] != writers[i % WRITER_COUNT].rounds;
+	return lost;
+}
+
+/* Share and unshare while threads write. Elements in which a write was lost. */
+static size_t rounds_run(struct tt_world *world, size_t rounds, int nobody_writes)
+{
+	struct writer writers[WRITER_COUNT];
+	struct tt_memory memory;
+	atomic_bool ends = false;
+	size_t lost;
+
+	tt_memory_init(&memory, 32 * TT_PAGE_BYTES);
+	memset(memory.data, 0, memory.bytes);
+	memory.options.nobody_writes = nobody_writes;
+	for (size_t i = 0; i < WRITER_COUNT; i++) {
+		writers[i] = (struct writer){.memory = &memory, .first = i, .ends = &ends};
+		cr_assert_eq(pthread_create(&writers[i].thread, NULL, writer_run, &writers[i]), 0);
+	}
+	for (size_t i = 0; i < rounds; i++) {
+		cr_assert_eq(tt_memory_publish(&memory, world->client, "x"), 0, "%s",
+			     tidl_last_error());
+		cr_assert_eq(tidl_unshare(world->client, "x"), 0, "%s", tidl_last_error());
+	}
+	atomic_store(&ends, true);
+	for (size_t i = 0; i < WRITER_COUNT; i++)
+		cr_assert_eq(pthread_join(writers[i].thread, NULL), 0);
+	lost = writers_lost(&memory, writers);
+	tt_memory_deinit(&memory);
+	return lost;
+}
+
+TT_TEST(inplace_threads, no_write_of_another_thread_is_lost)
+{
+	struct tt_world world;
+
+	tt_world_init(&world);
+	cr_expect_eq(rounds_run(&world, 1000, 0), 0);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace_threads, nor_where_pages_have_to_be_there_first)
+{
+	struct tt_world world;
+
+	tt_world_init(&world);
+	tdp_kernel_forget(TDP_KERNEL_WP_UNPOPULATED);
+	cr_expect_eq(rounds_run(&world, 200, 0), 0);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace_threads, without_the_guard_writes_would_be_lost)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	size_t lost = 0;
+
+	tt_world_init(&world);
+	tdp_kernel_forget(TDP_KERNEL_USERFAULTFD);
+	tt_memory_init(&memory, 16 * TT_PAGE_BYTES);
+	cr_expect_eq(tt_memory_publish(&memory, world.client, "x"), TIDL_ERR_COPY_NEEDED);
+	cr_expect_eq(tidl_last_copy_reason(), TIDL_COPY_REASON_GUARD);
+	tt_memory_expect_intact(&memory);
+	tt_memory_deinit(&memory);
+	/* What the caller would be wrong to vouch for. */
+	for (int i = 0; i < 100 && lost == 0; i++)
+		lost = rounds_run(&world, 20, 1);
+	cr_expect_gt(lost, 0);
+	tt_world_deinit(&world);
+}
+
+static struct tt_memory *signalled;
+static atomic_uint signal_count;
+
+static void signal_writes(int number)
+{
+	(void)number;
+	for (size_t i = 0; i < signalled->bytes / TT_ELEMENT_BYTES;
+	     i += TT_PAGE_BYTES / TT_ELEMENT_BYTES)
+		((volatile uint32_t *)signalled->data)[i]++;
+	atomic_fetch_add(&signal_count, 1);
+}
+
+/* The handler runs in the moving thread, and writes where that has stopped all writers. */
+TT_TEST(inplace_threads, a_signal_handler_may_write, .timeout = 60)
+{
+	struct sigaction action = {.sa_handler = signal_writes};
+	const struct itimerspec often = {.it_interval = {.tv_nsec = 200000},
+					 .it_value = {.tv_nsec = 200000}};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	struct tt_world world;
+	struct tt_memory memory;
+	timer_t timer;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 4 * PIECE_BYTES);
+	memset(memory.data, 0, memory.bytes);
+	signalled = &memory;
+	cr_assert_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	cr_assert_eq(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	cr_assert_eq(timer_settime(timer, 0, &often, NULL), 0);
+	for (int i = 0; i < 20 || atomic_load(&signal_count) < 20; i++) {
+		cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s",
+			     tidl_last_error());
+		cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	}
+	cr_assert_eq(timer_delete(timer), 0);
+	for (size_t i = 0; i < memory.bytes / TT_ELEMENT_BYTES;
+	     i += TT_PAGE_BYTES / TT_ELEMENT_BYTES)
+		cr_assert_eq(((uint32_t *)memory.data)[i], atomic_load(&signal_count));
+	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}
+
+static pthread_t forker;
+static atomic_bool forker_started;
+static atomic_uint child_status;
+
+/* The child sees all of the memory private, or all of it shared. */
+static void *fork_once(void *context)
+{
+	struct tt_memory *memory = context;
+	uintptr_t begin = (uintptr_t)memory->data;
+	int status = -1;
+	pid_t pid;
+
+	atomic_store(&forker_started, true);
+	pid = fork();
+	if (pid == 0) {
+		struct tdp_fault fault;
+		struct tdc_maps maps;
+		bool is_private;
+
+		if (tdc_maps_load(&maps, &fault) < 0)
+			_exit(2);
+		is_private = tdc_maps_refusal(&maps, begin, begin + memory->bytes) ==
+			     TIDL_COPY_REASON_NONE;
+		_exit(is_private || tdc_maps_refusal(&maps, begin, begin + memory->bytes) ==
+					      TIDL_COPY_REASON_MAPPING
+			      ? (memory->data[memory->bytes / TT_ELEMENT_BYTES - 1] > 0 ? 0 : 3)
+			      : 1);
+	}
+	(void)waitpid(pid, &status, 0);
+	atomic_store(&child_status, (unsigned int)status);
+	return NULL;
+}
+
+static struct tt_memory *forked;
+
+static int fork_in_the_middle(size_t piece, bool is_back)
+{
+	if (!is_back && piece == 1)
+		(void)pthread_create(&forker, NULL, fork_once, forked);
+	return 0;
+}
+
+TT_TEST(inplace_threads, a_fork_waits_for_the_move)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 4 * PIECE_BYTES);
+	forked = &memory;
+	tdc_move_hook = fork_in_the_middle;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tdc_move_hook = NULL;
+	cr_assert_eq(pthread_join(forker, NULL), 0);
+	cr_expect_eq(atomic_load(&child_status), 0);
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}

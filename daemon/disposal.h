@@ -11,6 +11,9 @@
  * file whose server does not answer), so it is done by a thread for each lot, never by the loop.
  */
 
+/* Whose they are when they are nobody's fault; no peer has this uid. */
+#define TDD_DISPOSAL_NOBODY UINT32_MAX
+
 /* Take all descriptors out of the set and close them elsewhere. */
 void tdd_disposal_take(uint32_t uid, struct tdp_fdset *fds);
 

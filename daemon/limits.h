@@ -96,6 +96,15 @@ enum {
 	/* The kernel's own upper limit (net.core.somaxconn) cuts it. */
 	TDD_LISTEN_BACKLOG = 4096,
 
+	/* Segments whose descriptors are closed in one turn of the loop: a fraction of a
+	 * millisecond. With each new one as many of those that wait as keep descriptors within what
+	 * is charged.
+	 */
+	TDD_CLOSES_PER_TURN = 64,
+	TDD_CLOSES_PER_SEGMENT = 2,
+	/* From here on freeing the memory alone takes longer than that. */
+	TDD_LARGE_CLOSE_BYTES = 4 << 20,
+
 	/* Packets thrown away when a session closes; a socket buffer holds about 280 small ones. */
 	TDD_DRAIN_PACKETS = 1024,
 

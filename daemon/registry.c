@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/closer.h"
 #include "daemon/pin.h"
 #include "daemon/publication.h"
 #include "daemon/waiter.h"
@@ -54,6 +55,7 @@ void tdd_registry_deinit(struct tdd_registry *registry)
 		i = tdd_index_after(alive, generation);
 	}
 	assert(!registry->names && !registry->segments);
+	tdd_closer_finish();
 	tdd_index_deinit(&registry->index);
 	tdd_index_deinit(&registry->alive);
 	tdd_timeline_deinit(&registry->timeline);

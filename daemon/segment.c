@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "daemon/closer.h"
 #include "daemon/lease.h"
 #include "daemon/pin.h"
 #include "daemon/pool.h"
@@ -24,8 +25,7 @@ static void segment_free(struct tdd_segment *segment)
 {
 	if (segment->map)
 		HASH_DELETE(hh, *segment->map, segment);
-	tdp_fd_close(segment->write_fd);
-	tdp_fd_close(segment->read_fd);
+	tdd_closer_take(segment->write_fd, segment->read_fd, segment->geometry.size_bytes);
 	tdd_charge_deinit(&segment->bytes);
 	tdd_charge_deinit(&segment->descriptors);
 	tdd_process_unref(segment->creator);
@@ -48,6 +48,7 @@ static int segment_open(struct tdd_segment *segment, uint64_t data_size_bytes,
 			    DESCRIPTORS_PER_SEGMENT, fault);
 	if (r < 0)
 		return r;
+	tdd_closer_make_room();
 	snprintf(name, sizeof(name), "tidl:%" PRIu64, segment->id);
 	return tdp_memfd_create(name, segment->geometry.size_bytes, &segment->write_fd,
 				&segment->read_fd, fault);

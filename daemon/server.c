@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/closer.h"
 #include "daemon/hangup.h"
 #include "daemon/limits.h"
 #include "daemon/log.h"
@@ -162,6 +163,12 @@ static void server_send_news(struct tdd_server *server)
 		tdd_session_flush(tdd_session_of(holder));
 }
 
+/* The turn itself is all that is wanted. */
+static void server_go_on(void *context)
+{
+	(void)context;
+}
+
 /* The end of one tells others, which may find that one of them cannot be told any more. */
 static void server_turn_end(void *context)
 {
@@ -173,6 +180,9 @@ static void server_turn_end(void *context)
 		server_send_news(server);
 	} while (server->has_closing_session);
 	tdd_events_turn(&server->registry.events);
+	/* A timer that is due makes the loop come back without waiting. */
+	if (tdd_closer_turn())
+		tdd_timer_start(server->closer_timer, 0);
 	server_follow_timeline(server);
 }
 
@@ -365,6 +375,8 @@ static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_retry, server, &server->retry_timer, fault);
 	if (r == 0)
+		r = tdd_timer_new(server->loop, server_go_on, server, &server->closer_timer, fault);
+	if (r == 0)
 		r = tdd_timer_new(server->loop, server_deadline_passed, server, &server->end_timer,
 				  fault);
 	return r;
@@ -437,6 +449,7 @@ struct tdd_server *tdd_server_free(struct tdd_server *server)
 	tdd_timer_free(server->accept_pause);
 	tdd_timer_free(server->exit_timer);
 	tdd_timer_free(server->retry_timer);
+	tdd_timer_free(server->closer_timer);
 	tdd_timer_free(server->end_timer);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(server->signals); i++)
 		tdd_signal_free(server->signals[i]);

@@ -32,7 +32,7 @@ struct tdd_segment_use {
 /* The last time that somebody lost the right to write a segment. */
 struct tdd_departure {
 	bool has_happened;
-	bool is_end; /* of its connection, so perhaps in the middle of writing */
+	bool is_death; /* perhaps in the middle of writing */
 	int64_t pid;
 };
 

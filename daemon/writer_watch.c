@@ -27,7 +27,7 @@ int tdd_writer_check(const struct tdd_segment *segment, const struct tdd_holder 
 	return tdp_fault_set(fault, TIDL_ERR_WRITER_GONE,
 			     "nobody else can write the tensor any more; process %" PRId64
 			     ", the last that could, has %s",
-			     last->pid, last->is_end ? "ended or disconnected" : "let go of it");
+			     last->pid, last->is_death ? "ended" : "let go of it");
 }
 
 int tdd_writer_watch_park(struct tdd_holder *holder, const struct tdd_writer_watch_spec *spec,
@@ -95,23 +95,24 @@ struct tdd_writer_watch *tdd_writer_watch_find(const struct tdd_holder *holder, 
 
 void tdd_writer_left(struct tdd_segment *segment, const struct tdd_holder *holder)
 {
+	bool is_death = holder->is_ending && !holder->said_goodbye;
 	struct tdd_writer_watch *watch, *next;
 	struct tdp_fault fault;
 	bool is_somebody_told = false;
 
 	segment->last_departure = (struct tdd_departure){
 		.has_happened = true,
-		.is_end = holder->is_ending,
+		.is_death = is_death,
 		.pid = holder->process->pid,
 	};
 	DL_FOREACH_SAFE (segment->writer_watches, watch, next) {
 		if (tdd_writer_check(segment, watch->holder, &fault) == 0) {
-			/* Others can go on. But who ended may have been in the middle of a step. */
-			if (!holder->is_ending)
+			/* Others can go on. But who died may have been in the middle of a step. */
+			if (!is_death)
 				continue;
 			tdp_fault_set(&fault, TIDL_ERR_WRITER_GONE,
 				      "process %" PRId64 ", which could write the tensor, has "
-				      "ended or disconnected; others can still write it",
+				      "ended; others can still write it",
 				      holder->process->pid);
 		}
 		watch_end(watch, &fault);

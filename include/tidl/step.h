@@ -78,7 +78,7 @@ TIDL_API int tidl_step(struct tidl_tensor *tensor, uint64_t *ret_step);
  * @ret_step    the last complete step, perhaps a later one; may be NULL
  *
  * TIDL_ERR_WRITER_GONE says that nobody else can write the tensor any more, or that one of several
- * processes that could has ended: told once to each waiting call, or to the next that would have to
+ * processes that could has died: told once to each waiting call, or to the next that would have to
  * wait. A writer that has not come yet is waited for. A wait without end needs the broker, which
  * tells of that, and returns a connection error when it is gone, or TIDL_ERR_RELEASED in a child
  * of fork() that inherited the tensor; one with a time-out goes on without.

@@ -223,18 +223,15 @@ TT_TEST(step_wait, a_writer_that_lets_go, .timeout = 60)
 TT_TEST(step_wait, a_loss_between_two_waits_is_told_to_the_next, .timeout = 60)
 {
 	struct scene scene;
-	struct tidl_tensor *other;
-	struct tidl_client *other_client;
+	struct tt_stepper other = {
+		.broker = &scene.broker, .name = "x", .attaches = 1, .step_count = 0};
 	struct tidl_tensor *tensor;
 	uint64_t step;
 
 	scene_init(&scene);
 	tensor = scene.follower.tensor;
 	cr_assert_eq(tidl_wait_step(tensor, 1, 1, NULL), TIDL_ERR_TIMEOUT);
-	other_client = tt_broker_connect(&scene.broker);
-	other = tt_get(other_client, "x", TIDL_ATTACH_WRITE);
-	tidl_disconnect(other_client);
-	tidl_tensor_unref(other);
+	tt_stepper_join(tt_stepper_start(&other));
 	while (tt_holder_count(scene.writer_client, "x") > 2)
 		;
 	/* A step that is there needs nobody. */

@@ -47,6 +47,12 @@ static int access_check_seals(const struct tdd_segment *segment, enum tidl_acces
 				     "writing (F_SEAL_WRITE) before it is published as immutable",
 				     name);
 	}
+	/* Before anything is sealed: of several segments all are, or none. */
+	if (access == TIDL_ACCESS_LIVE && seals & F_SEAL_SEAL)
+		return tdp_fault_set(fault, TIDL_ERR_ACCESS,
+				     "the seals of segment %" PRIu64 " were made final by its "
+				     "creator: publish \"%s\" as a copy",
+				     segment->id, name);
 	if (!(seals & F_SEAL_WRITE) &&
 	    (access == TIDL_ACCESS_LIVE || !(seals & F_SEAL_FUTURE_WRITE)))
 		return 0;

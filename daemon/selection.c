@@ -126,35 +126,28 @@ static int search_tensors(struct search *search, struct tdd_selection *selection
 	return 0;
 }
 
-/* Tensors that stand before a row, as the row's position says, of those that are selected. */
-static uint32_t selected_before(const struct tdd_publication *publication,
-				const struct tdd_selection *selection, uint32_t position)
-{
-	uint32_t count = 0;
-
-	for (size_t i = 0; i < position && count < selection->tensor_count; i++) {
-		if (publication->tensors[i].key == selection->tensors[count].key)
-			count++;
-	}
-	return count;
-}
-
+/* Positions do not fall, so one pass counts the selected tensors that stand before each mapping. */
 static int search_empty_mappings(struct search *search, struct tdd_selection *selection)
 {
 	const struct tdd_publication *publication = search->publication;
 	struct tdp_empty_mapping *mappings = tdp_arena_zalloc(
 		search->arena, publication->empty_mapping_count, sizeof(*mappings));
+	uint32_t before = 0;
+	size_t passed = 0;
 
 	if (!mappings)
 		return tdp_fault_code(search->fault, TIDL_ERR_NO_MEMORY);
 	for (size_t i = 0; i < publication->empty_mapping_count; i++) {
 		const struct tdp_empty_mapping *mapping = &publication->empty_mappings[i];
 
-		if (!search_wants(search, mapping->key))
-			continue;
-		mappings[selection->empty_mapping_count++] = (struct tdp_empty_mapping){
-			.key = mapping->key,
-			.position = selected_before(publication, selection, mapping->position)};
+		for (; passed < mapping->position; passed++) {
+			if (before < selection->tensor_count &&
+			    publication->tensors[passed].key == selection->tensors[before].key)
+				before++;
+		}
+		if (search_wants(search, mapping->key))
+			mappings[selection->empty_mapping_count++] =
+				(struct tdp_empty_mapping){.key = mapping->key, .position = before};
 	}
 	selection->empty_mappings = mappings;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bundles through the handlers: published and attached in one call each, with lists and manifests.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -225,6 +226,27 @@ TT_TEST(bundle, what_is_no_manifest_ends_the_session)
 	/* Closed by a thread of its own: end of file once that is done. */
 	cr_expect_eq(read(ends[0], &(char){0}, 1), 0);
 	close(ends[0]);
+	tt_disconnect(&client);
+	tdd_server_free(server);
+}
+
+TT_TEST(bundle, live_as_a_whole_or_not_at_all)
+{
+	struct tdd_server *server = tt_server_new(false);
+	struct tt_client client;
+	const struct tdd_segment *segments[3];
+
+	tt_join(server, &client);
+	bundle_init(server, &client, 3);
+	bundle.message.publish.access = TIDL_ACCESS_LIVE;
+	for (int i = 0; i < 3; i++)
+		segments[i] = tdd_segment_find(server->registry.segments, bundle.segments[i].id);
+	cr_assert_eq(fcntl(segments[2]->write_fd, F_ADD_SEALS, F_SEAL_SEAL), 0);
+	cr_expect_eq(publish_lists(server, &client), TIDL_ERR_ACCESS);
+	cr_expect_not(fcntl(segments[0]->read_fd, F_GET_SEALS) & F_SEAL_SEAL);
+	bundle.count = 2;
+	cr_expect_eq(publish_lists(server, &client), 0);
+	cr_expect(fcntl(segments[1]->read_fd, F_GET_SEALS) & F_SEAL_SEAL);
 	tt_disconnect(&client);
 	tdd_server_free(server);
 }

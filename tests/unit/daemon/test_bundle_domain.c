@@ -103,6 +103,30 @@ TT_TEST(bundle_domain, rows_and_segments_are_charged)
 	world_deinit(&world);
 }
 
+TT_TEST(bundle_domain, a_quota_of_tensors)
+{
+	struct tdd_publication_spec spec = {.name = "late",
+					    .rights = {.owner_uid = CREATOR, .mode = 0600},
+					    .access = TIDL_ACCESS_SHARED,
+					    .is_bundle = true,
+					    .tensor_count = TDP_ARRAY_LENGTH(tensors),
+					    .tensors = tensors};
+	struct world world;
+	struct tdd_publication *publication;
+	struct tdp_fault fault;
+	uint64_t bytes;
+
+	world_init(&world, NULL);
+	bytes = tt_used(&world.domain, CREATOR, TDD_QUOTA_BYTES);
+	world.domain.quota.limits[TDD_ACCOUNT_UID][TDD_QUOTA_TENSORS] = 5;
+	cr_expect_eq(tdd_publication_new(&spec, &world.creator, &publication, &fault),
+		     TIDL_ERR_QUOTA);
+	cr_expect(strstr(fault.text, "published tensors"));
+	cr_expect_eq(tt_used(&world.domain, CREATOR, TDD_QUOTA_TENSORS), 3);
+	cr_expect_eq(tt_used(&world.domain, CREATOR, TDD_QUOTA_BYTES), bytes);
+	world_deinit(&world);
+}
+
 /* The whole generation lives on, and who holds a part of it pays for all. */
 TT_TEST(bundle_domain, a_lease_on_a_part)
 {

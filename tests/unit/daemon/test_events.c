@@ -258,7 +258,8 @@ TT_TEST(events, a_uid_pays_for_its_patterns_and_for_no_others)
 		most = first->audience->steps > most ? first->audience->steps : most;
 	}
 	cr_expect(first->has_lost, "it could not pay for all of them");
-	cr_expect_leq(most, (uint64_t)TDD_WATCH_STEPS + UINT64_C(255) * 255 + TDD_WATCH_VISIT_STEPS);
+	cr_expect_leq(most,
+		      (uint64_t)TDD_WATCH_STEPS + UINT64_C(255) * 255 + TDD_WATCH_VISIT_STEPS);
 	for (uint64_t generation = 1; generation <= 1000; generation++)
 		expect(&modest, ours, generation == 1 ? TDP_EVENT_PUBLISHED : TDP_EVENT_REPLACED,
 		       name, generation);

@@ -239,3 +239,51 @@ def test_the_mapping_of_a_reader_cannot_be_opened(client: tidl.Client, name: str
     for tensor in (x, client.get(name)):
         page = ctypes.c_void_p(tensor._address)
         assert libc.mprotect(page, ctypes.c_size_t(4096), 3) == -1
+
+
+def test_bundles_are_immutable_as_a_whole(client: tidl.Client, name: str) -> None:
+    own = {f"w{number}": client.full((3,), number) for number in range(3)}
+    publication = client.publish(name, {**own, "b": {"c": np.arange(4)}}, access="immutable")
+    assert publication.copied_count == 1
+    assert all(tensor.readonly for tensor in own.values())
+    bundle = client.get(name)
+    assert len(bundle.to_numpy()["b"]["c"]) == 4
+    writable = bundle.to_taichi()
+    writable["w1"][:] = 9
+    writable["b"]["c"][:] = 9
+    assert bundle["w1"].to_numpy().tolist() == own["w1"].to_numpy().tolist() == [1] * 3
+    assert bundle["b"]["c"].to_taichi().tolist() == [9] * 4
+    part = client.get(name, keys=["b"])["b"]["c"]
+    assert part.to_taichi().tolist() == [0, 1, 2, 3]
+    pid = os.fork()
+    if pid == 0:
+        private = bundle["w2"].to_taichi()
+        private[:] = 7
+        os._exit(0 if bundle["w2"].to_numpy().tolist() == [2] * 3 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with pytest.raises(tidl.AccessError, match="is immutable"):
+        client.get(name, access="write")
+    with pytest.raises(tidl.AccessError, match="was published with access"):
+        client.publish(f"{name}/2", own)
+
+
+def test_bundles_are_live_as_a_whole(client: tidl.Client, name: str) -> None:
+    own = {"x": client.zeros((3,)), "y": client.zeros((4,))}
+    client.publish(name, own, access="live")
+    bundle = client.get(name)
+    own["y"].to_numpy()[:] = 2
+    assert bundle["y"].to_numpy().tolist() == [2] * 4
+    with pytest.raises(tidl.CopyNeededError, match="'z': the tensor does not lie .* live copy"):
+        client.publish(f"{name}/2", {"x": client.zeros((3,)), "z": np.ones(3)}, access="live")
+    assert client.list(f"{name}/2") == []
+
+
+def test_one_child_in_the_way_of_a_bundle(client: tidl.Client, name: str) -> None:
+    own = {"x": client.zeros((3,)), "y": client.zeros((4,))}
+    with forked_child() as pid:
+        with pytest.raises(tidl.BusyError, match=f"process {pid} has"):
+            client.publish(name, own, access="immutable")
+        assert not own["x"].readonly
+        assert not own["y"].readonly
+        assert client.publish(name, own, access="immutable", copy=True).copied_count == 2
+    assert client.publish(name, own, access="immutable", replace=True).copied_count == 0

@@ -206,6 +206,7 @@ int tdd_segment_examine(const struct tdd_segment *segment, struct tdp_segment *r
 		return tdp_fault_errno(fault, errno, "cannot examine segment %" PRIu64,
 				       segment->id);
 	view.inode = status.st_ino;
+	view.huge_bytes = segment->huge_bytes;
 	*ret_view = view;
 	return 0;
 }

@@ -49,6 +49,7 @@ struct tdd_segment {
 	uint32_t creator_uid;
 	struct tdd_process *creator;
 	enum tidl_access access; /* 0 until first published */
+	uint64_t huge_bytes;	 /* as its publisher says */
 	bool is_write_granted;	 /* to another process: seals are final */
 	bool may_be_mapped;	 /* by somebody whom the broker does not count */
 	uint32_t listed_count;	 /* uses by listed publications */

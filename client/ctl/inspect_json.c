@@ -84,6 +84,7 @@ static json_t *segment_to_json(const struct tidl_segment_info *segment)
 	ctl_json_set(object, "data_bytes", ctl_json_number(segment->data_size_bytes));
 	ctl_json_set(object, "inode", ctl_json_number(segment->inode));
 	ctl_json_set(object, "seals", seals);
+	ctl_json_set(object, "huge_bytes", ctl_json_number(segment->huge_bytes));
 	return object;
 }
 

@@ -27,6 +27,7 @@ static const struct ctl_column tensor_columns[] = {
 static const struct ctl_column segment_columns[] = {
 	{.title = "ID", .is_number = true},
 	{.title = "BYTES", .is_number = true},
+	{.title = "HUGE", .is_number = true},
 	{.title = "INODE", .is_number = true},
 	{.title = "SEALS"},
 };
@@ -201,6 +202,7 @@ static void segments_print(const struct tidl_inspection *inspection, size_t coun
 
 		ctl_table_add(table, "%" PRIu64, segment->id);
 		ctl_table_add(table, "%" PRIu64, segment->size_bytes);
+		ctl_table_add(table, "%" PRIu64, segment->huge_bytes);
 		ctl_table_add(table, "%" PRIu64, segment->inode);
 		ctl_table_add(table, "%s", seals);
 		free(seals);

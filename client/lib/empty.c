@@ -4,6 +4,7 @@
 
 #include "client/lib/allocation.h"
 #include "client/lib/client.h"
+#include "client/lib/huge.h"
 #include "client/lib/tensor.h"
 #include "proto/tensor/layout.h"
 
@@ -32,10 +33,17 @@ static int empty_fill(struct tidl_client *client, struct tidl_tensor *tensor,
 		.owner_uid = origin->owner_uid,
 		.is_allocated = true,
 	};
-	int r = tdc_allocation_reserve(client, allocation, fault);
+	bool is_huge = tdc_huge_is_allowed(allocation->wire.data_size_bytes);
+	struct tdc_segment *segment;
+	int r = is_huge ? 0 : tdc_allocation_reserve(client, allocation, fault);
 
 	if (r == 0)
 		r = tdc_segment_map(client, &spec, &origin->segments[0], fault);
+	if (r < 0)
+		return r;
+	segment = origin->segments[0];
+	if (is_huge)
+		r = tdc_huge_reserve(client, segment->base, segment->map_bytes, fault);
 	if (r < 0)
 		return r;
 	tdc_tensor_place(tensor, origin->segments[0], allocation->wire.data_offset_bytes);

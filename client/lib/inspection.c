@@ -79,6 +79,7 @@ static int inspection_add_segments(struct tidl_inspection *inspection,
 			.data_size_bytes = segment->data_size_bytes,
 			.seals = segment->seals,
 			.inode = segment->inode,
+			.huge_bytes = segment->huge_bytes,
 		};
 	}
 	return 0;

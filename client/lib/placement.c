@@ -13,6 +13,7 @@
 #include "client/lib/allocation.h"
 #include "client/lib/client.h"
 #include "client/lib/copying.h"
+#include "client/lib/huge.h"
 #include "client/lib/packing.h"
 #include "client/lib/pool.h"
 #include "client/lib/seal.h"
@@ -300,6 +301,26 @@ static enum tidl_path placement_path(const struct tdc_placement *placement)
 	return path;
 }
 
+/* Only for display, and nothing where there are no huge pages. */
+static void placement_tell_huge_pages(struct tdc_placement *placement)
+{
+	const struct tdc_pooled *pooled = placement->pooled;
+
+	if (pooled != NULL && tdc_huge_is_allowed(pooled->size_bytes))
+		placement->segments[0].huge_bytes = tdc_huge_measure(pooled->base);
+	for (size_t i = 0; i < placement->aliased_count; i++) {
+		const struct tdc_segment *segment = placement->aliased[i];
+		size_t k = 0;
+
+		if (!tdc_huge_is_allowed(segment->map_bytes))
+			continue;
+		while (k < placement->id_count && placement->ids[k] != segment->key.id)
+			k++;
+		if (k < placement->id_count)
+			placement->segments[k].huge_bytes += tdc_huge_measure(segment->base);
+	}
+}
+
 static int placement_list_segments(struct tdc_placement *placement, struct tdp_fault *fault)
 {
 	placement->segment_count = placement->id_count + (placement->lease != NULL);
@@ -312,6 +333,7 @@ static int placement_list_segments(struct tdc_placement *placement, struct tdp_f
 		placement->segments[i].id =
 			i < placement->id_count ? placement->ids[i] : placement->lease->id;
 	}
+	placement_tell_huge_pages(placement);
 	return 0;
 }
 

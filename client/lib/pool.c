@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "client/lib/client.h"
+#include "client/lib/huge.h"
 #include "proto/base/checked.h"
 #include "proto/mem/memfd.h"
 #include "proto/tensor/layout.h"
@@ -120,8 +121,9 @@ static bool pool_make_room(struct tidl_client *client, uint64_t size_bytes)
 static int pooled_map(struct tidl_client *client, struct tdc_pooled *pooled,
 		      const struct tdc_allocation *allocation, struct tdp_fault *fault)
 {
+	bool is_huge = tdc_huge_is_allowed(allocation->wire.data_size_bytes);
 	void *base;
-	int r = tdc_allocation_reserve(client, allocation, fault);
+	int r = is_huge ? 0 : tdc_allocation_reserve(client, allocation, fault);
 
 	if (r < 0)
 		return r;
@@ -133,7 +135,7 @@ static int pooled_map(struct tidl_client *client, struct tdc_pooled *pooled,
 	pooled->base = base;
 	pooled->size_bytes = allocation->wire.data_size_bytes;
 	pooled->data_offset_bytes = allocation->wire.data_offset_bytes;
-	return 0;
+	return is_huge ? tdc_huge_reserve(client, base, pooled->size_bytes, fault) : 0;
 }
 
 static int pooled_new(struct tidl_client *client, uint64_t size_bytes,

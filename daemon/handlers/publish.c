@@ -130,6 +130,21 @@ static void hand_over(struct tdd_session *session, const struct tdd_draft *draft
 	}
 }
 
+/* Only for display, and only of what the packet names: a manifest leaves it out. */
+static void note_huge_pages(const struct tdd_draft *draft)
+{
+	const struct tdp_publish *publish = draft->publish;
+
+	for (size_t i = 0; i < publish->segment_count; i++) {
+		struct tdd_segment *segment = draft->segments[i];
+		uint64_t huge_bytes = publish->segments[i].huge_bytes;
+
+		segment->huge_bytes = huge_bytes < segment->geometry.data_size_bytes
+					      ? huge_bytes
+					      : segment->geometry.data_size_bytes;
+	}
+}
+
 static void tell_of_pool(const struct tdd_pool_news *news, struct tdp_published *published)
 {
 	published->returned_count = news->returned_count;
@@ -164,6 +179,7 @@ int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *re
 		return r;
 	}
 	commit(session, entry, publication, request->publish.keep, &reply.published);
+	note_huge_pages(&draft);
 	if (request->publish.hands_over)
 		hand_over(session, &draft, request->publish.keeps_pooled, &news);
 	tdd_pool_collect(&session->holder, &session->server->registry.last_hold_serial, &news);

@@ -94,6 +94,7 @@ struct tidl_segment_info {
 	uint64_t data_size_bytes; /* exposed: what a reader can reach */
 	uint32_t seals;		  /* F_SEAL_* bits read from the kernel by the broker, just now */
 	uint64_t inode;		  /* of the memfd, as in /proc/PID/maps */
+	uint64_t huge_bytes;	  /* of the data in huge pages, as the publisher has it mapped */
 };
 
 /* One tensor of a publication. */

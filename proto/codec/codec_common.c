@@ -185,6 +185,7 @@ int tdp_codec_unpack_segment(struct tdp_codec *codec, const Tidl__Wire__Segment 
 	ret_segment->control_offset_bytes = wire->control_offset_bytes;
 	ret_segment->seals = wire->seals;
 	ret_segment->inode = wire->inode;
+	ret_segment->huge_bytes = wire->huge_bytes;
 	return 0;
 }
 
@@ -205,6 +206,8 @@ static void segment_pack(const struct tdp_segment *segment, Tidl__Wire__Segment 
 	wire->seals = segment->seals;
 	wire->has_inode = segment->inode != 0;
 	wire->inode = segment->inode;
+	wire->has_huge_bytes = segment->huge_bytes != 0;
+	wire->huge_bytes = segment->huge_bytes;
 }
 
 int tdp_codec_pack_segment(struct tdp_codec *codec, const struct tdp_segment *segment,

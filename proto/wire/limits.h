@@ -29,8 +29,8 @@ enum {
 	/* Longer lists of segments and tensors travel as a manifest. Half a packet, so that the
 	 * answer to a get, which tells more of segments, fits into one. */
 	TDP_INLINE_ROWS_MAX_BYTES = 32 << 10,
-	/* What the largest bundle takes at 128 bytes a row. With the number of its rows it bounds how
-	 * long a publish holds up others: some milliseconds, whatever is in it. */
+	/* What the largest bundle takes at 128 bytes a row. With the number of its rows it bounds
+	 * how long a publish holds up others: some milliseconds, whatever is in it. */
 	TDP_MANIFEST_MAX_BYTES = 2 << 20,
 
 	/* Of one bundle, empty mappings included. The largest models have fewer; one is looked

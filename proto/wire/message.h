@@ -77,6 +77,7 @@ struct tdp_segment {
 	uint64_t control_offset_bytes; /* 0: none */
 	uint32_t seals;		       /* inspection only */
 	uint64_t inode;		       /* inspection only */
+	uint64_t huge_bytes;	       /* in huge pages, as its publisher says */
 };
 
 /* A mapping of a bundle with nothing in it. */

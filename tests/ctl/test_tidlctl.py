@@ -28,7 +28,7 @@ def normalise(text: str, *pids: int) -> str:
     text = re.sub(r"^age: \S+$", "age: AGE", text, flags=re.M)
     text = re.sub(r"^cgroup: .*\n", "", text, flags=re.M)
     text = re.sub(r"\b\d+(?:s|m\d\ds)\s*(?=$|PID)", "AGE ", text, flags=re.M)
-    text = re.sub(rf"^  +\d+ +{2 * PAGE} +\d+", "  ID 2PAGES INODE", text, flags=re.M)
+    text = re.sub(rf"^  +\d+ +{2 * PAGE} +(\d+) +\d+", r"  ID 2PAGES \1 INODE", text, flags=re.M)
     text = re.sub(rf"^exposed bytes: {PAGE}$", "exposed bytes: 1PAGE", text, flags=re.M)
     # Linux 6.3 and newer seal against execution, too.
     text = re.sub(r" exec$", "", text, flags=re.M)

@@ -18,6 +18,7 @@ static const struct tdp_segment sample_segments[] = {
 		.control_offset_bytes = 8192,
 		.seals = 0x2e,
 		.inode = 1u << 20,
+		.huge_bytes = 2u << 20,
 	},
 	{.kind = TDP_SEGMENT_DEVICE_CHUNKS, .id = 12, .size_bytes = 1u << 21},
 };

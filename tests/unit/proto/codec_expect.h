@@ -53,6 +53,7 @@ static inline void expect_segments(size_t got_count, const struct tdp_segment *g
 		EXPECT(control_offset_bytes);
 		EXPECT(seals);
 		EXPECT(inode);
+		EXPECT(huge_bytes);
 	}
 }
 

@@ -126,6 +126,7 @@ class Segment:
         data_size_bytes: what a reader can reach, from `data_offset_bytes` on.
         seals: names of the F_SEAL_ flags that the kernel reported just now.
         inode: of the memfd, as in /proc/PID/maps.
+        huge_bytes: what of it lies in huge pages, as the publisher has it mapped.
     """
 
     id: int
@@ -134,6 +135,7 @@ class Segment:
     data_size_bytes: int
     seals: tuple[str, ...]
     inode: int
+    huge_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

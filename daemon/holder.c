@@ -40,6 +40,9 @@ void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registr
 	holder->is_ending = true;
 	while (holder->writer_watches)
 		tdd_writer_watch_free(holder->writer_watches);
+	/* All at once, rather than those of one watch after those of another. */
+	while (holder->notices)
+		tdd_notice_drop(holder);
 	while (holder->subscriptions)
 		tdd_subscription_free(holder->subscriptions);
 	while (holder->waiters)

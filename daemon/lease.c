@@ -193,7 +193,9 @@ static void lease_detach(struct tdd_hold *lease)
 	HASH_DELETE(hh, lease->holder->leases, lease);
 	hold_give_up_reader(lease);
 	tdd_events_report_lease(&publication->registry->events, TDP_EVENT_RELEASED, lease);
-	tdd_waiters_wake_released(publication);
+	/* Not at each of thousands: only the last of this holder can have been in the way. */
+	if (publication->waiters && !tdd_holder_reads(lease->holder, publication))
+		tdd_waiters_wake_released(publication);
 	tdd_publication_settle(publication);
 }
 

@@ -136,7 +136,7 @@ void tdd_session_flush(struct tdd_session *session)
 {
 	if (session->state == TDD_SESSION_CLOSING)
 		return;
-	if (tdd_outbox_is_empty(&session->outbox) && !session->holder.notices)
+	if (session->outbox.block == TDD_OUTBOX_FREE && !session->holder.notices)
 		return;
 	if (tdd_outbox_flush(&session->outbox) < 0)
 		tdd_session_close(session);

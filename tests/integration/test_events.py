@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from child import Child, ChildPipe, become
@@ -312,6 +314,44 @@ def test_stopped_watcher(world: World) -> None:
         child.send("read")
         assert EVENTS_PER_WATCH < child.receive() < 4000
     assert maker.remove(NAME).kind == "done"
+
+
+@pytest.mark.parametrize("what", ["events", "descriptors"])
+def test_no_work_for_what_nobody_reads(
+    start_broker: Callable[..., Broker], make_world: Callable[..., World], what: str
+) -> None:
+    """Nor for what was given up before it could be sent."""
+    broker = start_broker(*QUOTA_OPTIONS)
+    world = make_world(broker)
+    maker, hearer = world.connect(), world.connect()
+    number = watch(hearer, "**")
+    memory = maker.allocate(1)
+    if what == "events":
+        for turn in range(2000):
+            maker.publish(NAME, memory.id, 1, replace=turn > 0)
+        sleeps(broker)
+    else:
+        asked = hearer.send("get", name=WITNESS, attach=Attach.READ)  # and LEASED behind it
+        assert eventually(lambda: len(world.client.inspect(WITNESS).holders) == 2)
+    hearer.send("unwatch", number=0, watch_id=number)
+    world.serves()
+    if what == "events":
+        hearer.socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while hearer.receive():
+                pass
+        hearer.socket.setblocking(True)
+    sleeps(broker)
+    if what == "descriptors":
+        assert hearer.answer(asked).kind == "granted"
+    maker.remove(NAME)
+
+
+def sleeps(broker: Broker) -> None:
+    """Checks that the broker does nothing for a while."""
+    before = broker.switches()
+    select.select([], [], [], 0.3)
+    assert broker.switches() - before <= 4
 
 
 def test_a_lease_of_ones_own_for_each_event(peer: RawPeer) -> None:

@@ -154,6 +154,11 @@ class Broker:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) << 10
 
+    def switches(self) -> int:
+        """How often it has woken up, or was made to wait."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
     def freeze(self) -> None:
         """Stops it, and returns once it stands still."""
         self.signal(signal.SIGSTOP)

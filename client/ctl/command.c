@@ -36,6 +36,37 @@ static const struct ctl_command commands[] = {
 		.run = ctl_inspect_run,
 	},
 	{
+		.name = "wait",
+		.arguments = "NAME",
+		.summary = "wait for a name, a generation or a release",
+		.help = "Waits until something that you may read is published as NAME, and prints "
+			"its\n"
+			"generation. With --newer-than: until its generation is above that one.\n"
+			"With --released: until nobody holds the current generation. Waits for "
+			"ever,\n"
+			"or fails when --timeout has passed.\n",
+		.arguments_min = 1,
+		.arguments_max = 1,
+		.needs_broker = true,
+		.run = ctl_wait_run,
+	},
+	{
+		.name = "watch",
+		.arguments = "[PATTERN]",
+		.summary = "print what happens to names, as it happens",
+		.help = "Prints a line for each name that is published, replaced or removed, and, "
+			"of\n"
+			"your own, for each process that attaches or lets go, from now on. PATTERN "
+			"is\n"
+			"that of `list`. Ends with --count events, Ctrl-C or the broker. A line "
+			"`lost`\n"
+			"stands where events were dropped, because this was read too slowly.\n"
+			"With --json each line is an object.\n",
+		.arguments_max = 1,
+		.needs_broker = true,
+		.run = ctl_watch_run,
+	},
+	{
 		.name = "rm",
 		.arguments = "NAME...",
 		.summary = "take names out of the listing",
@@ -86,6 +117,11 @@ int ctl_command_run(const struct ctl_command *command, struct ctl_context *conte
 	if (command->arguments_max >= 0 && argument_count > command->arguments_max)
 		return ctl_context_usage(context, "%s: too many arguments, see `tidlctl help %s`",
 					 command->name, command->name);
+	if (context->options->own_option &&
+	    strcmp(context->options->own_command, command->name) != 0)
+		return ctl_context_usage(context, "%s does not take --%s, see `tidlctl help %s`",
+					 command->name, context->options->own_option,
+					 command->name);
 	if (command->needs_broker) {
 		int status = ctl_context_connect(context);
 

@@ -32,6 +32,8 @@ void ctl_command_print_help(const struct ctl_command *command, FILE *out);
 
 int ctl_list_run(struct ctl_context *context, int argument_count, char **arguments);
 int ctl_inspect_run(struct ctl_context *context, int argument_count, char **arguments);
+int ctl_wait_run(struct ctl_context *context, int argument_count, char **arguments);
+int ctl_watch_run(struct ctl_context *context, int argument_count, char **arguments);
 int ctl_rm_run(struct ctl_context *context, int argument_count, char **arguments);
 int ctl_shutdown_run(struct ctl_context *context, int argument_count, char **arguments);
 int ctl_help_run(struct ctl_context *context, int argument_count, char **arguments);

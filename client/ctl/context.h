@@ -6,6 +6,8 @@
 
 #include <tidl/tidl.h>
 
+struct ctl_options;
+
 /* What the program ends with; part of its interface. */
 enum ctl_exit {
 	CTL_EXIT_OK = 0,
@@ -17,7 +19,8 @@ enum ctl_exit {
 /* One run of tidlctl: how to speak, and with whom. */
 struct ctl_context {
 	bool is_json;
-	const char *socket; /* NULL: libtidl searches */
+	const char *socket;		   /* NULL: libtidl searches */
+	const struct ctl_options *options; /* those of single commands are read by these */
 	struct tidl_client *client;
 };
 

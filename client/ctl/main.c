@@ -69,6 +69,7 @@ int main(int argc, char **argv)
 	ctl_options_parse(argc, argv, &options);
 	context.is_json = options.is_json;
 	context.socket = options.socket;
+	context.options = &options;
 
 	status = dispatch(&options, &context);
 	ctl_context_deinit(&context);

@@ -5,12 +5,21 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* The options, which hold for every command and may stand before or behind it. */
+/* The options, which may stand before or behind the command. */
 struct ctl_options {
 	bool is_json;
 	bool is_help;
 	bool is_version;
 	const char *socket;
+
+	/* Of single commands, as they were written; NULL: not given. */
+	const char *timeout;
+	const char *newer_than;
+	const char *count;
+	bool is_released;
+	const char *own_option;	 /* the last of these that was given, and the one command that */
+	const char *own_command; /* takes it */
+
 	char **operands; /* the command and its arguments, within argv */
 	int operand_count;
 	const char *bad_option; /* the first word that could not be understood, else NULL */

@@ -26,6 +26,13 @@ void ctl_json_print(json_t *document)
 	json_decref(document);
 }
 
+void ctl_json_print_line(json_t *document)
+{
+	json_dumpf(document, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	fputc('\n', stdout);
+	json_decref(document);
+}
+
 void ctl_json_set(json_t *object, const char *key, json_t *value)
 {
 	if (json_object_set_new(object, key, ctl_text_checked(value)) != 0)

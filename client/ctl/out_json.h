@@ -19,6 +19,9 @@ json_t *ctl_json_document(void);
 /* Print @document on standard output, with a line's end, and drop it. */
 void ctl_json_print(json_t *document);
 
+/* The same on one line, for commands that print many, and at once. */
+void ctl_json_print_line(json_t *document);
+
 /* Add a member and take over its value. */
 void ctl_json_set(json_t *object, const char *key, json_t *value);
 void ctl_json_append(json_t *array, json_t *value);

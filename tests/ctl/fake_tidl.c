@@ -343,6 +343,74 @@ int tidl_remove(struct tidl_client *client, const char *name)
 	return strncmp(name, "missing", 7) == 0 ? TIDL_ERR_NOT_FOUND : 0;
 }
 
+int tidl_wait(struct tidl_client *client, const char *name, const struct tidl_wait_options *options,
+	      uint64_t *ret_generation)
+{
+	(void)client;
+	if (strcmp(name, "none") == 0)
+		return TIDL_ERR_TIMEOUT;
+	*ret_generation = options->newer_than + 1;
+	return 0;
+}
+
+static const struct tidl_event events[] = {
+	{.kind = TIDL_EVENT_PUBLISHED, .owner_uid = 4000000001, .generation = 7, .name = "demo/x"},
+	{.kind = TIDL_EVENT_REMOVED, .owner_uid = 4000000002, .generation = 8, .name = HOSTILE},
+	{.kind = TIDL_EVENT_LOST},
+	{.kind = TIDL_EVENT_LEASED,
+	 .owner_uid = 4000000001,
+	 .generation = 9,
+	 .holder_uid = 4000000003,
+	 .holder_pid = 4711,
+	 .attach = TIDL_ATTACH_READ,
+	 .name = "demo/x"},
+};
+
+/* Counts what it has told. */
+struct tidl_watch {
+	size_t told;
+};
+
+static struct tidl_watch the_watch;
+
+int tidl_watch(struct tidl_client *client, const char *pattern,
+	       const struct tidl_watch_options *options, struct tidl_watch **ret_watch)
+{
+	(void)client;
+	(void)pattern;
+	(void)options;
+	*ret_watch = &the_watch;
+	return 0;
+}
+
+int tidl_watch_next(struct tidl_watch *watch, int64_t timeout_ms, struct tidl_event *ret_event)
+{
+	(void)timeout_ms;
+	if (watch->told == sizeof(events) / sizeof(events[0]))
+		return TIDL_ERR_BROKER_GONE;
+	*ret_event = events[watch->told++];
+	return 0;
+}
+
+void tidl_unwatch(struct tidl_watch *watch)
+{
+	(void)watch;
+}
+
+const char *tidl_event_kind_name(enum tidl_event_kind kind)
+{
+	switch (kind) {
+	case TIDL_EVENT_PUBLISHED:
+		return "published";
+	case TIDL_EVENT_REMOVED:
+		return "removed";
+	case TIDL_EVENT_LEASED:
+		return "leased";
+	default:
+		return "lost";
+	}
+}
+
 int tidl_shutdown(struct tidl_client *client)
 {
 	(void)client;

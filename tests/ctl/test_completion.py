@@ -36,10 +36,13 @@ def complete(folder: Path, fake: Fake, *words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("",), ["list", "inspect", "rm", "shutdown", "help"]),
+        (("",), ["list", "inspect", "wait", "watch", "rm", "shutdown", "help"]),
         (("in",), ["inspect"]),
         (("--s",), ["--socket"]),
         (("--json", "sh"), ["shutdown"]),
+        (("wa",), ["wait", "watch"]),
+        (("wait", "--n"), ["--newer-than"]),
+        (("wait", "demo/"), ["demo/x"]),
         (("help", "l"), ["list"]),
         (("inspect", "demo/"), ["demo/x"]),
         (("--json", "rm", "demo/x", "d"), ["demo/x"]),

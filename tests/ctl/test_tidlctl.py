@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -179,3 +180,68 @@ def test_a_closed_pipe_ends_it_quietly(broker: Broker) -> None:
     )
     os.close(write_end)
     assert done.returncode in (1, -signal.SIGPIPE)
+
+
+def start(broker: Broker, *arguments: str) -> subprocess.Popen[bytes]:
+    """tidlctl, going on while the test does."""
+    return subprocess.Popen(
+        [program("client/ctl/tidlctl"), *arguments],
+        env=broker.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_wait(broker: Broker) -> None:
+    waiting = start(broker, "wait", "demo/x", "--json")
+    missing = broker.ctl("wait", "demo/x", "--timeout", "0")
+    assert missing.status == 1
+    assert missing.err.endswith("(TIMEOUT)\n")
+    broker.hold("publish", "demo/x")
+    out, err = waiting.communicate(timeout=DEADLINE_S)
+    assert (waiting.returncode, err) == (0, b"")
+    generation = json.loads(out)["generation"]
+    assert broker.ctl("wait", "demo/x").out == f"{generation}\n"
+    late = broker.ctl("wait", "demo/x", "--newer-than", str(generation), "--timeout", "0.01")
+    assert late.status == 1
+    consumer = broker.hold("attach", "demo/x")
+    assert broker.ctl("wait", "demo/x", "--released", "--timeout", "0").status == 1
+    waiting = start(broker, "wait", "demo/x", "--released")
+    consumer.close()
+    assert waiting.communicate(timeout=DEADLINE_S)[0] == f"{generation}\n".encode()
+    assert broker.ctl("wait", "a//b").err.endswith("(NAME_INVALID)\n")
+    both = broker.ctl("wait", "demo/x", "--released", "--newer-than", "1")
+    assert both.err.endswith("(INVALID_ARGUMENT)\n")
+
+
+def test_watch(broker: Broker) -> None:
+    watching = start(broker, "watch", "demo/*", "--json", "--count", "3")
+    # It has no way to say that it began, so names come until the first is told.
+    names = iter(range(1000))
+    while not select.select([watching.stdout], [], [], 0.05)[0]:
+        number = next(names)
+        broker.hold("publish", f"demo/{number}").close()
+        broker.ctl("rm", f"demo/{number}")
+    broker.hold("publish", "demo/last")
+    broker.ctl("rm", "demo/last")
+    out, err = watching.communicate(timeout=DEADLINE_S)
+    assert (watching.returncode, err) == (0, b"")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert len(events) == 3
+    assert {event["schema"] for event in events} == {1}
+    assert {event["event"] for event in events} <= {"published", "removed", "leased", "released"}
+
+
+def test_watch_ends_by_signal_and_with_the_broker(broker: Broker) -> None:
+    watching = [start(broker, "watch", "**") for _ in range(2)]
+    for process in watching:
+        while not select.select([process.stdout], [], [], 0.05)[0]:
+            broker.hold("publish", f"x/{os.urandom(4).hex()}")
+    watching[0].send_signal(signal.SIGINT)
+    watching[0].communicate(timeout=DEADLINE_S)
+    assert watching[0].returncode == -signal.SIGINT
+    broker.ctl("shutdown")
+    _, err = watching[1].communicate(timeout=DEADLINE_S)
+    assert watching[1].returncode == 3
+    assert b"(BROKER_GONE)" in err

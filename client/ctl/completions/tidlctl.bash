@@ -8,8 +8,8 @@ _tidlctl_names() {
 
 _tidlctl() {
 	local current=$2 previous=$3 word command='' i
-	local commands='list inspect rm shutdown help'
-	local options='--json --socket --version --help'
+	local commands='list inspect wait watch rm shutdown help'
+	local options='--json --socket --timeout --newer-than --released --count --version --help'
 	local _tidlctl_socket=()
 
 	if [ "$previous" = --socket ]; then
@@ -32,7 +32,7 @@ _tidlctl() {
 	*)
 		case $command in
 		'' | help) mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current") ;;
-		list | inspect | rm)
+		list | inspect | wait | watch | rm)
 			mapfile -t COMPREPLY < <(compgen -W "$(_tidlctl_names)" -- "$current")
 			;;
 		esac

@@ -138,7 +138,7 @@ def test_mixed_members(client: tidl.Client, peer: Peer, name: str) -> None:
     assert peer.ask("d['mine'].tolist()") == [9.0] * 4
     assert peer.ask("d['foreign'].tolist()") == [0.0, 1.0, 2.0, 3.0]
     assert peer.ask("d['mine'] is d['again']")
-    with pytest.raises(tidl.CopyNeededError, match="'foreign': the tensor does not lie"):
+    with pytest.raises(tidl.CopyNeededError, match=r"^'foreign': "):
         client.publish(f"{name}/2", {"mine": mine, "foreign": foreign}, copy=False)
 
 

@@ -13,6 +13,9 @@
 
 #include <dlpack/dlpack.h>
 
+/* More sizes in turn than the library remembers to find those that come again. */
+enum { UNUSUAL_SIZES = 11, PAGE_BYTES = 4096 };
+
 /* First touch of one page; kept, so that the compiler cannot drop it. */
 static void touch(struct bench_world *world, const void *memory)
 {
@@ -159,10 +162,10 @@ static void publish_run(struct bench_world *world, size_t size_index, struct ben
 	bench_check(tidl_remove(world->client, "bench/own"), "remove");
 }
 
-static void publish_foreign_run(struct bench_world *world, size_t size_index,
-				struct bench_samples *samples)
+static void publish_foreign(struct bench_world *world, uint64_t size_bytes, const char *name,
+			    const struct tidl_publish_options *options)
 {
-	int64_t shape[] = {(int64_t)bench_sizes[size_index].bytes};
+	int64_t shape[] = {(int64_t)size_bytes};
 	int64_t strides[] = {1};
 	DLManagedTensorVersioned managed = {
 		.version = {.major = DLPACK_MAJOR_VERSION, .minor = DLPACK_MINOR_VERSION},
@@ -177,16 +180,46 @@ static void publish_foreign_run(struct bench_world *world, size_t size_index,
 			},
 	};
 	struct tidl_publication publication = {.size = sizeof(publication)};
+
+	bench_check(tidl_publish(world->client, name, &managed, options, &publication), "publish");
+	if (!publication.copied)
+		errx(1, "foreign memory was not copied");
+}
+
+/* A size that was not copied lately: a few pages less, or more where there is one only. */
+static uint64_t unusual_size(uint64_t size_bytes)
+{
+	static unsigned int count;
+	uint64_t pages_bytes = (uint64_t)(count++ % UNUSUAL_SIZES) * PAGE_BYTES;
+
+	return size_bytes > UNUSUAL_SIZES * PAGE_BYTES ? size_bytes - pages_bytes
+						       : size_bytes + pages_bytes;
+}
+
+static void publish_once_run(struct bench_world *world, size_t size_index,
+			     struct bench_samples *samples)
+{
+	uint64_t size_bytes = unusual_size(bench_sizes[size_index].bytes);
 	uint64_t start;
 
 	broker_settle(world);
 	start = bench_now_ns();
-	bench_check(tidl_publish(world->client, "bench/foreign", &managed, NULL, &publication),
-		    "publish");
-	bench_samples_add(&samples[BENCH_PUBLISH_FOREIGN], bench_now_ns() - start);
-	if (!publication.copied)
-		errx(1, "foreign memory was not copied");
-	bench_check(tidl_remove(world->client, "bench/foreign"), "remove");
+	publish_foreign(world, size_bytes, "bench/once", NULL);
+	bench_samples_add(&samples[BENCH_PUBLISH_ONCE], bench_now_ns() - start);
+	bench_check(tidl_remove(world->client, "bench/once"), "remove");
+}
+
+/* As frames are: each takes the place of the one before, whose memory comes back. */
+static void publish_again_run(struct bench_world *world, size_t size_index,
+			      struct bench_samples *samples)
+{
+	struct tidl_publish_options options = {.size = sizeof(options), .replace = 1};
+	uint64_t start;
+
+	broker_settle(world);
+	start = bench_now_ns();
+	publish_foreign(world, bench_sizes[size_index].bytes, "bench/again", &options);
+	bench_samples_add(&samples[BENCH_PUBLISH_AGAIN], bench_now_ns() - start);
 }
 
 const struct bench_procedure bench_procedures[] = {
@@ -196,7 +229,8 @@ const struct bench_procedure bench_procedures[] = {
 	{.run = get_again_run},
 	{.run = publish_run},
 	{.run = allocate_run, .is_size_bound = 1},
-	{.run = publish_foreign_run, .is_size_bound = 1},
+	{.run = publish_once_run, .is_size_bound = 1},
+	{.run = publish_again_run, .is_size_bound = 1},
 	{.run = copy_fresh_run, .is_size_bound = 1},
 	{.run = copy_warm_run, .is_size_bound = 1},
 };

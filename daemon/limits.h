@@ -61,10 +61,10 @@ enum {
 	/* Events sent to one client in one turn of the loop. */
 	TDD_EVENTS_PER_TURN = 64,
 
-	/* What all watches of one uid may cost in one turn, in steps of the pattern matcher: 1 ms.
-	 * One visit, and one event for somebody, count as many. */
+	/* What all watches of one uid may cost in one turn, in steps of the pattern matcher of
+	 * about a nanosecond: 1 ms. One visit, and one event for somebody, take as long as some. */
 	TDD_WATCH_STEPS = 1 << 20,
-	TDD_WATCH_VISIT_STEPS = 16,
+	TDD_WATCH_VISIT_STEPS = 32,
 	TDD_WATCH_EVENT_STEPS = 64,
 
 	/* Pins and publications that end by themselves in one turn. */
@@ -131,6 +131,13 @@ enum {
 	/* What a broker waits for its first client at least: whoever started it may take as long to
 	 * connect. */
 	TDD_FIRST_CLIENT_MS = 5 * 1000,
+
+	/* How long a pin keeps a generation: a tensor's time in a queue. */
+	TDD_PIN_MS = 60 * 1000,
+
+	/* What an owner owned stays that long after its death, for others and for a new start of
+	 * it. */
+	TDD_OWNER_GRACE_MS = 2 * 1000,
 
 	/* A private broker with no client and nothing published; and one with publications. */
 	TDD_EMPTY_EXIT_MS = 5 * 1000,

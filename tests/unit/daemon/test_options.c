@@ -38,6 +38,8 @@ TT_TEST(options, defaults)
 	cr_expect_eq(options.log_level, TDD_LOG_INFO);
 	cr_expect_eq(options.idle_exit_ms, 0);
 	cr_expect_eq(options.empty_exit_ms, 0);
+	cr_expect_eq(options.pin_ms, TDD_PIN_MS);
+	cr_expect_eq(options.owner_grace_ms, TDD_OWNER_GRACE_MS);
 	cr_expect_eq(options.quota_total.percent, TDD_QUOTA_TOTAL_PERCENT);
 	cr_expect_eq(options.quota_uid.percent, TDD_QUOTA_UID_PERCENT);
 }
@@ -55,6 +57,18 @@ TT_TEST(options, a_private_broker_exits_when_idle)
 	cr_expect_eq(options.empty_exit_ms, 250);
 	cr_assert_eq(parse(&options, &fault, "--empty-exit 0.0001"), 0);
 	cr_expect_eq(options.empty_exit_ms, 1, "never is 0 and nothing else");
+}
+
+TT_TEST(options, what_ends_by_itself)
+{
+	struct tdd_options options;
+	struct tdp_fault fault;
+
+	cr_assert_eq(parse(&options, &fault, "--pin-time 0.5 --owner-grace 0"), 0);
+	cr_expect_eq(options.pin_ms, 500);
+	cr_expect_eq(options.owner_grace_ms, 0);
+	cr_expect_eq(parse(&options, &fault, "--pin-time never"), TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(parse(&options, &fault, "--owner-grace -1"), TIDL_ERR_INVALID_ARGUMENT);
 }
 
 TT_TEST(options, every_option_by_command_line)

@@ -108,6 +108,36 @@ TT_TEST(outbox, one_packet_with_descriptors_in_flight)
 	wire_deinit(&wire);
 }
 
+TT_TEST(outbox, an_offer_is_sent_or_left)
+{
+	struct wire wire;
+	size_t sent = 0;
+	int r;
+
+	wire_init(&wire);
+	cr_assert_eq(tdd_outbox_offer(&wire.outbox, "a", 1), 0);
+	cr_assert_eq(send_text(&wire, "b", 1), 0);
+	cr_expect_eq(tdd_outbox_offer(&wire.outbox, "c", 1), TIDL_ERR_BUSY);
+	cr_expect_eq(wire.outbox.block, TDD_OUTBOX_NEEDS_DRAIN, "not behind descriptors");
+	cr_expect(tdd_outbox_is_empty(&wire.outbox), "it is not kept");
+	cr_expect(arrives(&wire, "a", 0));
+	cr_expect(arrives(&wire, "b", 1));
+	while ((r = tdd_outbox_offer(&wire.outbox, "d", 1)) == 0)
+		sent++;
+	cr_expect_eq(r, TIDL_ERR_BUSY);
+	cr_expect_gt(sent, 1);
+	cr_expect_eq(wire.outbox.block, TDD_OUTBOX_NEEDS_ROOM);
+	cr_assert_eq(send_text(&wire, "answer", 0), 0);
+	cr_expect_eq(tdd_outbox_offer(&wire.outbox, "e", 1), TIDL_ERR_BUSY, "answers go first");
+	for (size_t i = 0; i < sent; i++)
+		cr_expect(arrives(&wire, "d", 0));
+	cr_assert_eq(tdd_outbox_flush(&wire.outbox), 0);
+	cr_assert_eq(tdd_outbox_offer(&wire.outbox, "e", 1), 0);
+	cr_expect(arrives(&wire, "answer", 0));
+	cr_expect(arrives(&wire, "e", 0));
+	wire_deinit(&wire);
+}
+
 TT_TEST(outbox, queued_descriptors_are_copies)
 {
 	struct wire wire;

@@ -6,6 +6,7 @@
 #include "client/lib/attach.h"
 #include "client/lib/empty.h"
 #include "client/lib/export.h"
+#include "client/lib/map_at.h"
 #include "client/lib/private.h"
 #include "client/lib/report.h"
 #include "client/lib/tensor.h"
@@ -146,6 +147,20 @@ int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_tensor **r
 const struct tidl_broker_info *tidl_tensor_broker(const struct tidl_tensor *tensor)
 {
 	return tidl_broker(tensor->origin->client);
+}
+
+int tidl_tensor_map_at(struct tidl_tensor *tensor, void *address, size_t size_bytes)
+{
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
+	if (tensor == NULL)
+		r = tdc_refuse_null("tensor", &fault);
+	else if (address == NULL)
+		r = tdc_refuse_null("address", &fault);
+	else
+		r = tdc_tensor_map_at(tensor, address, size_bytes, &fault);
+	return tdc_report(r, &fault);
 }
 
 int tidl_tensor_export(struct tidl_tensor *tensor, struct DLManagedTensorVersioned **ret_managed)

@@ -149,6 +149,28 @@ TIDL_API int tidl_tensor_copy_on_write(struct tidl_tensor *tensor, struct tidl_t
 /* tidl_tensor_broker - the broker that it came from, also after tidl_disconnect(). */
 TIDL_API const struct tidl_broker_info *tidl_tensor_broker(const struct tidl_tensor *tensor);
 
+/*
+ * tidl_tensor_map_at - show a tensor's memory at an address of the caller's choosing, too.
+ *
+ * For frameworks that lay their memory out by themselves: what they have there becomes the tensor's
+ * memory, under the pointers that they have. The pages [@address, @address + @size_bytes), which
+ * must be the caller's own, are replaced by those of the tensor's segment, from the page on that
+ * the tensor's lowest byte lies in; that byte's offset in its page stays what it is. They are
+ * mapped as the tensor is attached: read-only, shared, or privately for copy-on-write, where what
+ * is written shows in no other map. They stay until the caller unmaps them or maps something else
+ * there. The library does not touch them again, and lets go of the lease with the tensor: keep a
+ * reference as long.
+ *
+ * @address     on a page boundary
+ * @size_bytes  whole pages, no more than the segment has from that page on
+ *
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _ACCESS (live memory cannot be mapped for writing once it
+ * is published), _RELEASED (the tensor was inherited by fork()), _NO_MEMORY, _DESCRIPTORS,
+ * _SEGMENT_BAD, _SYSTEM or a connection error. When the kernel fails half-way the pages are left as
+ * they were, or empty. Blocks for one round trip. Any thread.
+ */
+TIDL_API int tidl_tensor_map_at(struct tidl_tensor *tensor, void *address, size_t size_bytes);
+
 /* Export read-only memory although the receiver cannot be told, or ignores, that it is read-only.
  */
 #define TIDL_EXPORT_ALLOW_READONLY (1u << 0)

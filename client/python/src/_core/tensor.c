@@ -132,6 +132,25 @@ static PyObject *tensor_copy_on_write(PyObject *object, PyObject *unused)
 	return tpy_tensor_wrap(self->state, Py_TYPE(object), writable);
 }
 
+static PyObject *tensor_map_at(PyObject *object, PyObject *args)
+{
+	struct tpy_tensor *self = (struct tpy_tensor *)object;
+	unsigned long long address;
+	Py_ssize_t size_bytes;
+
+	if (!PyArg_ParseTuple(args, "Kn:_map_at", &address, &size_bytes))
+		return NULL;
+	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
+	if (!handle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_tensor_map_at(handle, (void *)(uintptr_t)address, (size_t)size_bytes);
+	PyEval_RestoreThread(thread);
+	if (tpy_check(self->state, result))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
 static PyObject *published_as(const struct tidl_tensor *tensor)
 {
 	enum tidl_access access = tidl_tensor_access(tensor);
@@ -209,6 +228,9 @@ static PyMethodDef tensor_methods[] = {
 	{"_fill", tensor_fill, METH_O, "_fill(element) -> None"},
 	{"_copy_on_write", tensor_copy_on_write, METH_NOARGS,
 	 "_copy_on_write() -> a tensor over private pages of the same, immutable memory"},
+	{"_map_at", tensor_map_at, METH_VARARGS,
+	 "_map_at(address, size_bytes) -> None\n\n"
+	 "Replaces the caller's own pages there by the tensor's."},
 	{"_export_watched", tpy_tensor_export_watched, METH_NOARGS,
 	 "_export_watched() -> (capsule, Watch)"},
 	{"_dlpack_unflagged", (PyCFunction)(void (*)(void))tpy_tensor_dlpack_unflagged,

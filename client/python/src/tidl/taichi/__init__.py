@@ -15,6 +15,7 @@ Nothing here copies. No framework is imported until it is used.
 
 from typing import TYPE_CHECKING, Any
 
+from tidl.taichi._attach import attach_field, detach_field
 from tidl.taichi._export import Export, to_dlpack
 from tidl.taichi._import import from_dlpack
 from tidl.taichi._kernels import flat_index_for
@@ -23,6 +24,8 @@ from tidl.taichi._strided import Strided, strided
 __all__ = [
     "Export",
     "Strided",
+    "attach_field",
+    "detach_field",
     "flat_index",
     "flat_index_for",
     "from_dlpack",

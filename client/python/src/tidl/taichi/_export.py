@@ -11,6 +11,7 @@ from tidl._dtypes import dtype_name
 from tidl._errors import ArgumentTypeError, DtypeError, ReleasedError
 from tidl.adapters._common import load
 from tidl.taichi import _family, _kernels, _snodes
+from tidl.taichi._attach import attached_array
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -28,7 +29,8 @@ def to_dlpack(obj: Any) -> Export:
 
     The memory is Taichi's. An ndarray lives as long as the export or anything made from it does. A
     field's memory ends with its tree, and all memory with `ti.reset()` or another `ti.init()`:
-    what was made from an export must not be used after that.
+    what was made from an export must not be used after that. (Exports of `attach_field()`'s fields
+    are over the tensor's own memory, and outlive them.)
 
     Args:
         obj: `ti.ndarray`, `ti.Vector.ndarray`, `ti.Matrix.ndarray`, or a scalar, vector or matrix
@@ -65,11 +67,14 @@ class Export:
     Made by `to_dlpack()`, which says how long the memory lives.
     """
 
-    def __init__(self, family: str, array: numpy.typing.NDArray[Any]) -> None:
+    def __init__(
+        self, family: str, array: numpy.typing.NDArray[Any], *, outlives: bool = False
+    ) -> None:
         """Use `to_dlpack()`."""
         self._family = family
         self._runtime = weakref.ref(_family.runtime_of(family))
         self._array = array
+        self._outlives = outlives  # the memory is not Taichi's
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,6 +124,8 @@ class Export:
         return interface
 
     def _live(self) -> numpy.typing.NDArray[Any]:
+        if self._outlives:
+            return self._array
         runtime = _family.current_runtime(self._family)
         if runtime is None or self._runtime() is not runtime:
             raise ReleasedError(
@@ -151,6 +158,9 @@ def _export_ndarray(family: str, ndarray: Any) -> Export:
 
 def _export_field(family: str, field: Any) -> Export:
     _family.settle(family)
+    attached = attached_array(family, field)
+    if attached is not None:
+        return Export(family, attached, outlives=True)
     layout = _snodes.layout_of(field)
     address = _kernels.address_of(family, field)
     dtype = _numpy_dtype(field.dtype)

@@ -23,6 +23,18 @@ def family_of(obj: Any) -> str | None:
     return None
 
 
+def name_of(framework: Any) -> str:
+    """The name of the package, or of the imported package, that a caller means.
+
+    Raises:
+        InvalidArgumentError: it is neither Taichi nor a fork of it.
+    """
+    name = getattr(framework, "__name__", framework)
+    if name not in FAMILY:
+        raise InvalidArgumentError(f"{framework!r} is none of {', '.join(FAMILY)}")
+    return str(name)
+
+
 def part(family: str, module: str) -> Any:
     """A module of the package."""
     return importlib.import_module(f"{family}.{module}")

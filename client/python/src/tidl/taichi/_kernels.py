@@ -7,20 +7,32 @@ No `from __future__ import annotations` here: Taichi reads the annotations of ke
 import functools
 from typing import Any
 
-from tidl._errors import InvalidArgumentError
 from tidl.adapters._common import load
-from tidl.taichi._family import FAMILY, runtime_of
+from tidl.taichi._family import name_of, runtime_of
 
 
 def address_of(family: str, field: Any) -> int:
     """Address of the element of a placed field that its indices without `offset=` begin with."""
     runtime = runtime_of(family)
+    forget_launches(family)
     kept, runtime.grad_replaced = runtime.grad_replaced, True  # gradient tapes leave it out
     try:
         address: int = _address_kernel(family)(field)
     finally:
         runtime.grad_replaced = kept
     return address
+
+
+def forget_launches(family: str) -> None:
+    """Drops what the forks keep of launches.
+
+    When a tree is destroyed they compile kernels anew and still launch the old ones, which ends in
+    a failed assertion of theirs, or worse.
+    """
+    for kernel in runtime_of(family).kernels:
+        known = getattr(kernel, "launch_context_buffer_cache", None)
+        if known is not None:
+            kernel.launch_context_buffer_cache = type(known)()
 
 
 def flat_index_for(framework: Any) -> Any:
@@ -36,10 +48,7 @@ def flat_index_for(framework: Any) -> Any:
         MissingFrameworkError: it is not installed.
         InvalidArgumentError: it is neither Taichi nor a fork of it.
     """
-    name = getattr(framework, "__name__", framework)
-    if name not in FAMILY:
-        raise InvalidArgumentError(f"{framework!r} is none of {', '.join(FAMILY)}")
-    return _flat_index(name)
+    return _flat_index(name_of(framework))
 
 
 @functools.cache

@@ -52,6 +52,12 @@ def layout_of(field: Any) -> Place:
     return Place(rows.tree, rows.offset_bytes, rows.shape + counts, rows.strides_bytes + steps)
 
 
+def tree_of(field: Any) -> int | None:
+    """The number of the tree that the field is placed in, None if it is not."""
+    place = field._get_field_members()[0].ptr.snode()
+    return None if place is None else int(place.get_snode_tree_id())
+
+
 def _walk(member: Any) -> Place:
     """Climbs from one place to its root."""
     place = member.ptr.snode()

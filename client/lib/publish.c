@@ -127,6 +127,23 @@ struct publishing {
 	int manifest_fd; /* -1: the rows are in the request */
 };
 
+/* What the broker would refuse too, where it is not known any more what to do about it. */
+static int rows_check(const struct tdp_manifest *rows, size_t size_bytes, struct tdp_fault *fault)
+{
+	if (rows->segment_count > TDP_SEGMENTS_PER_PUBLICATION)
+		return tdp_fault_set(
+			fault, TIDL_ERR_LIMIT,
+			"the tensors lie in %zu segments, and a bundle has at most %d: "
+			"publish several, or let them be copied into one",
+			rows->segment_count, TDP_SEGMENTS_PER_PUBLICATION);
+	if (size_bytes > TDP_MANIFEST_MAX_BYTES)
+		return tdp_fault_set(fault, TIDL_ERR_LIMIT,
+				     "keys and shapes take %zu bytes together, and may take %d: "
+				     "publish several bundles, or shorten the keys",
+				     size_bytes, TDP_MANIFEST_MAX_BYTES);
+	return 0;
+}
+
 /* Rows that are too long for a packet go into sealed memory, whose descriptor travels with it. */
 static int publishing_add_manifest(struct publishing *publishing,
 				   const struct tdp_manifest *manifest, struct tdp_fault *fault)
@@ -164,9 +181,16 @@ static int publishing_add_rows(struct publishing *publishing, const struct tdc_c
 	};
 	struct tdp_publish *publish = &publishing->request.publish;
 
-	publish->is_bundle = content->is_bundle;
-	if (content->is_bundle && tdp_manifest_packed_bytes(&rows) > TDP_INLINE_ROWS_MAX_BYTES)
-		return publishing_add_manifest(publishing, &rows, fault);
+	if (content->is_bundle) {
+		size_t size_bytes = tdp_manifest_packed_bytes(&rows);
+		int r = rows_check(&rows, size_bytes, fault);
+
+		if (r < 0)
+			return r;
+		publish->is_bundle = true;
+		if (size_bytes > TDP_INLINE_ROWS_MAX_BYTES)
+			return publishing_add_manifest(publishing, &rows, fault);
+	}
 	publish->segment_count = rows.segment_count;
 	publish->segments = rows.segments;
 	publish->tensor_count = rows.tensor_count;

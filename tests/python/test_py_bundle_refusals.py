@@ -114,6 +114,14 @@ def test_too_many_tensors(client: tidl.Client, name: str) -> None:
     assert len(client.get(name).flat) == 16384
 
 
+def test_keys_that_are_too_long_together(client: tidl.Client, name: str) -> None:
+    shared = client.empty(1)
+    with pytest.raises(tidl.LimitError, match="keys and shapes"):
+        client.publish(name, {f"{i:0250}": shared for i in range(16384)})
+    assert client.publish(name, {f"{i:090}": shared for i in range(16384)}).tensor_count == 16384
+    assert client.get(name, keys=[f"{77:090}"]).segment_count == 1
+
+
 def test_quota_reached_half_way(own_runtime: Path) -> None:
     """What was allocated for the copy is given back, and nothing is published."""
     with tidl.connect() as client:

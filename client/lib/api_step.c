@@ -53,7 +53,7 @@ int tidl_commit(struct tidl_tensor *tensor, uint64_t *ret_step)
 int tidl_step(struct tidl_tensor *tensor, uint64_t *ret_step)
 {
 	struct tdp_fault fault = {.code = 0};
-	struct tdc_steps *steps = NULL;
+	uint64_t step = 0;
 	int r;
 
 	if (tensor == NULL)
@@ -61,10 +61,8 @@ int tidl_step(struct tidl_tensor *tensor, uint64_t *ret_step)
 	else if (ret_step == NULL)
 		r = tdc_refuse_null("ret_step", &fault);
 	else
-		r = tdc_steps_find(tensor, &steps, &fault);
-	if (r == 0)
-		*ret_step = tdp_word_steps(tdp_control_load(steps->control));
-	return tdc_report(r, &fault);
+		r = tdc_step(tensor, &step, &fault);
+	return step_report(r, step, ret_step, &fault);
 }
 
 int tidl_wait_step(struct tidl_tensor *tensor, uint64_t step, int64_t timeout_ms,

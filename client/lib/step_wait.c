@@ -40,19 +40,20 @@ struct step_wait {
 static int step_wait_init(struct step_wait *wait, const struct tidl_tensor *tensor,
 			  int64_t timeout_ms, struct tdp_fault *fault)
 {
+	struct tdc_steps *steps = tdc_steps_find(tensor, fault);
+
 	*wait = (struct step_wait){
 		.tensor = tensor,
 		.client = tensor->origin->client,
+		.steps = steps,
 		.deadline = tdc_deadline_after(timeout_ms),
+		.ask_at = tdc_deadline_after(SLEEP_MS),
 	};
-	int r = tdc_steps_find(tensor, &wait->steps, fault);
-
-	if (r < 0)
-		return r;
-	wait->ask_at = tdc_deadline_after(SLEEP_MS);
+	if (steps == NULL)
+		return fault->code;
 	tdc_client_lock(wait->client);
-	wait->told_count = wait->steps->told_count;
-	wait->is_first = wait->steps->watch != NULL;
+	wait->told_count = steps->told_count;
+	wait->is_first = steps->watch != NULL;
 	tdc_client_unlock(wait->client);
 	return 0;
 }
@@ -86,7 +87,7 @@ static int wait_watch(struct step_wait *wait, struct tdp_fault *fault)
 		.watch_writer = {.segment_id = wait->tensor->segment->key.id, .wait = true},
 	};
 	struct tdc_steps *steps = wait->steps;
-	struct tidl_pending *watch;
+	struct tidl_pending *watch = NULL;
 	bool is_watched;
 	int r;
 

@@ -30,72 +30,66 @@ static int control_check(const struct tdp_segment *wire, struct tdp_fault *fault
 			     "version");
 }
 
-static int steps_new(struct tidl_client *client, const struct tdc_lease *lease,
-		     const struct tdc_segment *segment, struct tdc_steps **ret_steps,
-		     struct tdp_fault *fault)
+/* NULL: the fault says why. */
+static struct tdc_steps *steps_new(struct tidl_client *client, const struct tdc_lease *lease,
+				   const struct tdc_segment *segment, struct tdp_fault *fault)
 {
 	tdc_auto_opened opened = TDC_OPENED_NONE;
 	struct tdc_steps *steps;
-	int r = tdc_open(client, lease, segment, &opened, fault);
 
-	if (r == 0)
-		r = control_check(&opened.wire, fault);
-	if (r < 0)
-		return r;
+	if (tdc_open(client, lease, segment, &opened, fault) < 0 ||
+	    control_check(&opened.wire, fault) < 0)
+		return NULL;
 	steps = calloc(1, sizeof(*steps));
-	if (steps == NULL)
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	atomic_init(&steps->is_writable, opened.write_fd >= 0);
-	r = tdp_control_map(opened.write_fd >= 0 ? opened.write_fd : opened.read_fd,
-			    opened.wire.control_offset_bytes, opened.write_fd >= 0, &steps->control,
-			    fault);
-	if (r < 0) {
-		free(steps);
-		return r;
+	if (steps == NULL) {
+		(void)tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		return NULL;
 	}
-	*ret_steps = steps;
-	return 0;
+	atomic_init(&steps->is_writable, opened.write_fd >= 0);
+	if (tdp_control_map(opened.write_fd >= 0 ? opened.write_fd : opened.read_fd,
+			    opened.wire.control_offset_bytes, opened.write_fd >= 0, &steps->control,
+			    fault) < 0) {
+		free(steps);
+		return NULL;
+	}
+	return steps;
 }
 
-static int steps_find(struct tidl_client *client, const struct tdc_lease *lease,
-		      struct tdc_segment *segment, struct tdc_steps **ret_steps,
-		      struct tdp_fault *fault)
+static struct tdc_steps *steps_find(struct tidl_client *client, const struct tdc_lease *lease,
+				    struct tdc_segment *segment, struct tdp_fault *fault)
 {
 	struct tdc_steps *steps;
 	struct tdc_steps *mine;
-	int r;
 
 	tdc_client_lock(client);
 	steps = segment->steps;
 	tdc_client_unlock(client);
-	if (steps != NULL) {
-		*ret_steps = steps;
-		return 0;
-	}
-	r = steps_new(client, lease, segment, &mine, fault);
-	if (r < 0)
-		return r;
+	if (steps != NULL)
+		return steps;
+	mine = steps_new(client, lease, segment, fault);
+	if (mine == NULL)
+		return NULL;
 	tdc_client_lock(client);
-	if (segment->steps == NULL) {
+	steps = segment->steps;
+	if (steps == NULL)
 		segment->steps = mine;
-		mine = NULL;
-	}
-	*ret_steps = segment->steps;
 	tdc_client_unlock(client);
+	if (steps == NULL)
+		return mine;
 	/* Another thread was faster. */
 	(void)tdc_steps_free(mine);
-	return 0;
+	return steps;
 }
 
-int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
-		   struct tdp_fault *fault)
+struct tdc_steps *tdc_steps_find(const struct tidl_tensor *tensor, struct tdp_fault *fault)
 {
-	if (tensor->segment == NULL)
-		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
-				     "a tensor without elements has no memory to count steps in: "
-				     "use one with elements");
-	return steps_find(tensor->origin->client, tensor->origin->lease, tensor->segment, ret_steps,
-			  fault);
+	if (tensor->segment == NULL) {
+		(void)tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				    "a tensor without elements has no memory to count steps in: "
+				    "use one with elements");
+		return NULL;
+	}
+	return steps_find(tensor->origin->client, tensor->origin->lease, tensor->segment, fault);
 }
 
 int tdc_steps_prepare(struct tidl_client *client, struct tdc_segment *segment,
@@ -103,9 +97,8 @@ int tdc_steps_prepare(struct tidl_client *client, struct tdc_segment *segment,
 {
 	const struct tdc_lease lease = {
 		.kind = TDC_LEASE_ALLOCATION, .id = segment->key.id, .era = segment->key.era};
-	struct tdc_steps *unused;
 
-	return steps_find(client, &lease, segment, &unused, fault);
+	return steps_find(client, &lease, segment, fault) == NULL ? fault->code : 0;
 }
 
 struct tdc_steps *tdc_steps_free(struct tdc_steps *steps)
@@ -119,24 +112,24 @@ struct tdc_steps *tdc_steps_free(struct tdc_steps *steps)
 	return NULL;
 }
 
-static int steps_find_writable(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
-			       struct tdp_fault *fault)
+static struct tdc_steps *steps_find_writable(const struct tidl_tensor *tensor,
+					     struct tdp_fault *fault)
 {
 	struct tdc_steps *steps;
-	int r;
 
-	if (tensor->segment != NULL && tensor->segment->attach != TIDL_ATTACH_WRITE)
-		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
-				     "only who can write a tensor makes steps, and this one was "
-				     "attached for reading: attach it for writing");
-	r = tdc_steps_find(tensor, &steps, fault);
-	if (r < 0)
-		return r;
-	if (!atomic_load(&steps->is_writable))
-		return tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
-				     "the tensor is immutable by now, so it makes no steps");
-	*ret_steps = steps;
-	return 0;
+	if (tensor->segment != NULL && tensor->segment->attach != TIDL_ATTACH_WRITE) {
+		(void)tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
+				    "only who can write a tensor makes steps, and this one was "
+				    "attached for reading: attach it for writing");
+		return NULL;
+	}
+	steps = tdc_steps_find(tensor, fault);
+	if (steps != NULL && !atomic_load(&steps->is_writable)) {
+		(void)tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
+				    "the tensor is immutable by now, so it makes no steps");
+		return NULL;
+	}
+	return steps;
 }
 
 static int update_busy(const char *who, struct tdp_fault *fault)
@@ -163,17 +156,17 @@ static int update_ask_for_writer(const struct tidl_tensor *tensor, struct tdp_fa
 
 int tdc_update_begin(const struct tidl_tensor *tensor, bool takes_over, struct tdp_fault *fault)
 {
-	struct tdc_steps *steps;
+	struct tdc_steps *steps = steps_find_writable(tensor, fault);
 	uint64_t none = 0;
 	uint64_t word;
-	int r = steps_find_writable(tensor, &steps, fault);
 
-	if (r < 0)
-		return r;
+	if (steps == NULL)
+		return fault->code;
 	if (atomic_load(&steps->open_word) != 0)
 		return update_busy("this process already", fault);
 	if (!tdp_control_begin(steps->control, &word) && !takes_over) {
-		r = update_ask_for_writer(tensor, fault);
+		int r = update_ask_for_writer(tensor, fault);
+
 		if (r < 0)
 			return r;
 	}
@@ -184,12 +177,11 @@ int tdc_update_begin(const struct tidl_tensor *tensor, bool takes_over, struct t
 
 int tdc_update_end(const struct tidl_tensor *tensor, uint64_t *ret_step, struct tdp_fault *fault)
 {
-	struct tdc_steps *steps;
+	struct tdc_steps *steps = steps_find_writable(tensor, fault);
 	uint64_t word;
-	int r = steps_find_writable(tensor, &steps, fault);
 
-	if (r < 0)
-		return r;
+	if (steps == NULL)
+		return fault->code;
 	word = atomic_exchange(&steps->open_word, 0);
 	if (word == 0)
 		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
@@ -204,14 +196,23 @@ int tdc_update_end(const struct tidl_tensor *tensor, uint64_t *ret_step, struct 
 
 int tdc_commit(const struct tidl_tensor *tensor, uint64_t *ret_step, struct tdp_fault *fault)
 {
-	struct tdc_steps *steps;
+	struct tdc_steps *steps = steps_find_writable(tensor, fault);
 	uint64_t word;
-	int r = steps_find_writable(tensor, &steps, fault);
 
-	if (r < 0)
-		return r;
+	if (steps == NULL)
+		return fault->code;
 	if (!tdp_control_commit(steps->control, &word))
 		return update_busy("this process or another one", fault);
 	*ret_step = tdp_word_steps(word);
+	return 0;
+}
+
+int tdc_step(const struct tidl_tensor *tensor, uint64_t *ret_step, struct tdp_fault *fault)
+{
+	const struct tdc_steps *steps = tdc_steps_find(tensor, fault);
+
+	if (steps == NULL)
+		return fault->code;
+	*ret_step = tdp_word_steps(tdp_control_load(steps->control));
 	return 0;
 }

@@ -31,11 +31,11 @@ struct tdc_steps {
 };
 
 /*
- * The steps of the tensor's segment, mapped now (one round trip) or before. @ret_steps lives as
- * long as the tensor.
+ * The steps of the tensor's segment, mapped now (one round trip) or before; they live as long as
+ * the tensor. NULL: the fault says why.
  */
-int tdc_steps_find(const struct tidl_tensor *tensor, struct tdc_steps **ret_steps,
-		   struct tdp_fault *fault) TDP_MUST_CHECK;
+struct tdc_steps *tdc_steps_find(const struct tidl_tensor *tensor,
+				 struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /*
  * Before memory of this client becomes live: afterwards the kernel lets nobody map it for writing
@@ -52,6 +52,8 @@ int tdc_update_begin(const struct tidl_tensor *tensor, bool takes_over,
 		     struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdc_update_end(const struct tidl_tensor *tensor, uint64_t *ret_step,
 		   struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdc_step(const struct tidl_tensor *tensor, uint64_t *ret_step,
+	     struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdc_commit(const struct tidl_tensor *tensor, uint64_t *ret_step,
 	       struct tdp_fault *fault) TDP_MUST_CHECK;
 

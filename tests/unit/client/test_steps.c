@@ -198,7 +198,8 @@ TT_TEST(steps, a_snapshot_of_a_view, .timeout = 60)
 	cr_assert_eq(tidl_commit(pair.writer, NULL), 0);
 	cr_assert_eq(tidl_snapshot(got, copy, sizeof(copy), -1, &step), 0, "%s", tidl_last_error());
 	cr_expect_eq(step, 1);
-	cr_expect_eq(memcmp(copy, expected, sizeof(copy)), 0);
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(expected); i++)
+		cr_expect_float_eq(copy[i], expected[i], 0.0f);
 	cr_expect_eq(tidl_snapshot(got, copy, sizeof(copy) - 1, -1, &step),
 		     TIDL_ERR_INVALID_ARGUMENT);
 	cr_expect_eq(tidl_snapshot(got, NULL, sizeof(copy), -1, &step), TIDL_ERR_INVALID_ARGUMENT);

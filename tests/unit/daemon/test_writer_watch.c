@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who watches the writers of a segment is told in time, once, and of what concerns it only. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -28,7 +29,7 @@ static void note_answer(void *context, uint64_t request_id, const struct tdp_fau
 	answer->request_id = request_id;
 	answer->code = reason->code;
 	answer->count++;
-	strcpy(answer->text, reason->text);
+	(void)snprintf(answer->text, sizeof(answer->text), "%s", reason->text);
 }
 
 static int park(struct tdd_holder *holder, struct tdd_segment *segment, struct answer *answer)
@@ -92,7 +93,7 @@ TT_TEST(writer_watch, letting_go_is_told_when_nobody_is_left)
 	cr_expect_eq(answer.count, 1);
 	cr_expect_not_null(strstr(answer.text, "has let go of it"), "%s", answer.text);
 	/* Somebody who can write comes back. */
-	lease = tt_lease(&domain, &writer, publication, TIDL_ATTACH_WRITE);
+	tt_lease(&domain, &writer, publication, TIDL_ATTACH_WRITE);
 	cr_expect_eq(park(&reader, segment, &answer), 0);
 	cr_expect_eq(answer.count, 1);
 	tt_holder_end(&domain, &reader);

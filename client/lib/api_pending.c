@@ -97,11 +97,10 @@ int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret_generati
 	int r;
 
 	if (pending == NULL)
-		r = tdc_refuse_null("pending", &fault);
-	else if (ret_generation == NULL)
-		r = tdc_refuse_null("ret_generation", &fault);
-	else
-		r = tdc_pending_take(pending, TDP_MESSAGE_WAITED, &reply, &fault);
+		return tdc_report(tdc_refuse_null("pending", &fault), &fault);
+	if (ret_generation == NULL)
+		return tdc_report(tdc_refuse_null("ret_generation", &fault), &fault);
+	r = tdc_pending_take(pending, TDP_MESSAGE_WAITED, &reply, &fault);
 	if (r == 0)
 		*ret_generation = reply->message.waited.generation;
 	return tdc_report(r, &fault);

@@ -161,7 +161,7 @@ static void call_fill_poll(const struct tidl_client *client, const struct tdc_ca
 
 	fds[0] = (struct pollfd){
 		.fd = is_leader || !call->is_sent ? client->link.fd : -1,
-		.events = is_leader ? POLLIN | writable : writable,
+		.events = (short)(is_leader ? POLLIN | writable : writable),
 	};
 	fds[1] = (struct pollfd){.fd = call->wake_fd, .events = POLLIN};
 }

@@ -88,7 +88,7 @@ bool tdc_event_queue_pop(struct tdc_event_queue *queue, struct tidl_event *ret_e
 	ret_event->holder_uid = queued->holder_uid;
 	ret_event->holder_pid = queued->holder_pid;
 	ret_event->generation = queued->generation;
-	strcpy(ret_event->name, queued->name);
+	memcpy(ret_event->name, queued->name, strlen(queued->name) + 1);
 	DL_DELETE(queue->head, queued);
 	queue->count--;
 	free(queued);

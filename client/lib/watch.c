@@ -165,7 +165,8 @@ int tdc_watch_next(struct tidl_watch *watch, int64_t timeout_ms, struct tidl_eve
 
 	if (r == TDC_CALL_EXPIRED && timeout_ms == 0) {
 		/* What it finds wrong the second look finds, too. */
-		r = tdc_call_dispatch(watch->client, fault);
+		if (tdc_call_dispatch(watch->client, fault) < 0)
+			fault->code = 0;
 		return watch_look(watch, ret_event, fault);
 	}
 	while (r == TDC_CALL_EXPIRED) {

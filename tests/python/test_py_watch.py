@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import pickle
+import select
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -204,6 +205,8 @@ def test_a_dead_broker_comes_behind_the_last_event(own_runtime: Any, name: str) 
     with tidl.connect() as client:
         watch = client.watch(name)
         client.publish(name, np.ones(1))
+        # The broker tells after it has answered: wait until it has.
+        assert select.select([client.fileno()], [], [], LONG_S)[0]
         end_brokers(own_runtime)
         assert told(watch, 1) == [("published", name)]
         with pytest.raises(tidl.BrokerGoneError):
@@ -327,8 +330,6 @@ def test_wait_for_a_name_and_its_generations(client: tidl.Client, peer: Peer, na
 
 
 def peer_waits(peer: Peer) -> bool:
-    import select
-
     return not select.select([peer._from], [], [], 0)[0]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -423,3 +424,33 @@ def test_threads_of_one_process_update_one_after_the_other(client: tidl.Client) 
         for done in [pool.submit(work) for _ in range(4)]:
             done.result(60)
     assert tensor.step == array[0] == 800
+
+
+def test_live_bundles(client: tidl.Client, name: str, peer: Peer) -> None:
+    whole = client.zeros((2, 3))
+    rows, other = whole.to_numpy(), client.zeros(4)
+    client.publish(name, {"a": rows[0], "b": {"c": rows[1], "d": other}}, access="live")
+    peer.do(f"bundle = client.get({name!r})")
+    for path in ("'a'", "'b']['c'", "'b']['d'"):
+        peer.do(f"assert bundle[{path}].step == 0")
+    peer.start("bundle['b']['c'].wait(1, 60), bundle['b']['d'].step", is_expression=True)
+    with whole.update():
+        rows[:] = 3
+    assert peer.finish() == (1, 0), "each memory has its own"
+    other.commit()
+    assert peer.ask("bundle['a'].read().tolist(), bundle['b']['d'].wait(1)") == ([3, 3, 3], 1)
+
+
+def test_an_open_question_keeps_no_event_loop(client: tidl.Client, name: str) -> None:
+    tensor = client.zeros(3)
+    client.publish(name, tensor)
+    with pytest.raises(tidl.TimedOutError):
+        tensor.wait(1, 0.01)  # from here on the broker has something to tell
+
+    async def get() -> tuple[int, ...]:
+        return (await client.aget(name, timeout=60)).shape
+
+    assert asyncio.run(get()) == (3,)
+    assert asyncio.run(get()) == (3,)
+    tensor.commit()
+    assert tensor.wait(1) == 1

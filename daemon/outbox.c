@@ -25,6 +25,7 @@ enum { FD_FLOOR = 3 };
 
 struct tdd_outbox_packet {
 	size_t size_bytes;
+	uint64_t lease_id; /* whose descriptors go with it; 0: its own */
 	uint32_t fd_count;
 	int *fds; /* owned copies, behind the bytes */
 	struct tdd_charge queued;
@@ -53,6 +54,8 @@ static void outbox_take_off(struct tdd_outbox *outbox, uint32_t fd_count)
 	if (fd_count == 0)
 		return;
 	outbox->in_flight = fd_count;
+	outbox->flying = (struct tdd_charge){.kind = TDD_QUOTA_FLIGHT, .amount = fd_count};
+	tdd_charge_force(&outbox->flying, outbox->account);
 	outbox->flight->count += fd_count;
 	DL_APPEND(outbox->flight->outboxes, outbox);
 }
@@ -63,6 +66,7 @@ static void outbox_land(struct tdd_outbox *outbox)
 		return;
 	outbox->flight->count -= outbox->in_flight;
 	outbox->in_flight = 0;
+	tdd_charge_deinit(&outbox->flying);
 	DL_DELETE(outbox->flight->outboxes, outbox);
 }
 
@@ -78,17 +82,31 @@ static void outbox_look(struct tdd_outbox *outbox)
 	outbox_land(outbox);
 }
 
-static bool flight_has_room(struct tdd_flight *flight, uint32_t fd_count)
+/* A single packet may be larger than what a broker with very few descriptors allows. */
+static bool fits(uint64_t used, uint32_t fd_count, uint64_t limit)
 {
-	struct tdd_outbox *outbox, *next;
+	return used == 0 || used + fd_count <= limit;
+}
 
-	if (flight->count + fd_count <= flight->cap)
+static bool outbox_fits(const struct tdd_outbox *outbox, uint32_t fd_count)
+{
+	const struct tdd_account *uid = outbox->account->parent;
+	uint64_t uid_limit = uid->quota->limits[TDD_ACCOUNT_UID][TDD_QUOTA_FLIGHT];
+
+	return fits(outbox->flight->count, fd_count, outbox->flight->cap) &&
+	       fits(uid->used[TDD_QUOTA_FLIGHT], fd_count, uid_limit);
+}
+
+static bool outbox_has_room(struct tdd_outbox *outbox, uint32_t fd_count)
+{
+	struct tdd_outbox *other, *next;
+
+	if (outbox_fits(outbox, fd_count))
 		return true;
 	/* Most of them have arrived by now, but nobody has looked since. */
-	DL_FOREACH_SAFE (flight->outboxes, outbox, next)
-		outbox_look(outbox);
-	/* A single packet may be larger than the cap of a broker with very few descriptors. */
-	return flight->count + fd_count <= flight->cap || flight->count == 0;
+	DL_FOREACH_SAFE (outbox->flight->outboxes, other, next)
+		outbox_look(other);
+	return outbox_fits(outbox, fd_count);
 }
 
 /* Returns 0 when sent, TIDL_ERR_CLOSED, or TIDL_ERR_BUSY with `block` set. */
@@ -100,7 +118,7 @@ static int outbox_try(struct tdd_outbox *outbox, const void *bytes, size_t size_
 	outbox->block = TDD_OUTBOX_FREE;
 	if (fd_count > 0) {
 		outbox_look(outbox);
-		if (outbox->in_flight > 0 || !flight_has_room(outbox->flight, fd_count)) {
+		if (outbox->in_flight > 0 || !outbox_has_room(outbox, fd_count)) {
 			outbox->block = TDD_OUTBOX_NEEDS_DRAIN;
 			return TIDL_ERR_BUSY;
 		}
@@ -117,6 +135,26 @@ static int outbox_try(struct tdd_outbox *outbox, const void *bytes, size_t size_
 	else
 		return TIDL_ERR_CLOSED;
 	return TIDL_ERR_BUSY;
+}
+
+static int outbox_try_leased(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes,
+			     uint64_t lease_id)
+{
+	int fds[TDP_PACKET_MAX_FDS];
+	int fd_count = outbox->refill(outbox->refill_context, lease_id, fds);
+
+	/* Nobody gives back what he has not been told of yet, unless by guessing. */
+	if (fd_count < 0)
+		return TIDL_ERR_CLOSED;
+	return outbox_try(outbox, bytes, size_bytes, fds, (uint32_t)fd_count);
+}
+
+static int outbox_try_packet(struct tdd_outbox *outbox, const struct tdd_outbox_packet *packet)
+{
+	if (packet->lease_id != 0)
+		return outbox_try_leased(outbox, packet->bytes, packet->size_bytes,
+					 packet->lease_id);
+	return outbox_try(outbox, packet->bytes, packet->size_bytes, packet->fds, packet->fd_count);
 }
 
 static void packet_free(struct tdd_outbox_packet *packet)
@@ -194,6 +232,21 @@ int tdd_outbox_send(struct tdd_outbox *outbox, const void *bytes, size_t size_by
 	return r;
 }
 
+int tdd_outbox_send_leased(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes,
+			   uint64_t lease_id)
+{
+	int r = TIDL_ERR_BUSY;
+
+	if (tdd_outbox_is_empty(outbox))
+		r = outbox_try_leased(outbox, bytes, size_bytes, lease_id);
+	if (r != TIDL_ERR_BUSY)
+		return r;
+	r = outbox_queue(outbox, bytes, size_bytes, NULL, 0);
+	if (r == 0)
+		outbox->packets->prev->lease_id = lease_id;
+	return r;
+}
+
 int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes)
 {
 	if (!tdd_outbox_is_empty(outbox))
@@ -219,9 +272,7 @@ static void outbox_drop_first(struct tdd_outbox *outbox)
 int tdd_outbox_flush(struct tdd_outbox *outbox)
 {
 	while (outbox->packets) {
-		struct tdd_outbox_packet *packet = outbox->packets;
-		int r = outbox_try(outbox, packet->bytes, packet->size_bytes, packet->fds,
-				   packet->fd_count);
+		int r = outbox_try_packet(outbox, outbox->packets);
 
 		if (r == TIDL_ERR_BUSY)
 			return 0;

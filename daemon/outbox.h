@@ -14,7 +14,9 @@ struct tdd_outbox_packet;
 
 /*
  * Descriptors in flight (sent and not received yet) of all clients. The kernel counts them on the
- * broker's uid and refuses every send beyond RLIMIT_NOFILE, so the broker stays well below.
+ * broker's uid and refuses every send beyond RLIMIT_NOFILE, so the broker stays well below. Clients
+ * who do not read keep theirs in flight, hence a quota for each uid (TDD_QUOTA_FLIGHT): beyond it
+ * the uid's own packets wait, and nobody else's.
  */
 struct tdd_flight {
 	uint64_t cap;
@@ -31,12 +33,22 @@ enum tdd_outbox_block {
 				  arrived, so try again later */
 };
 
+/*
+ * The descriptors of what a lease holds, asked for when they can be sent: returns their number, or
+ * a negative one when the lease has ended. @ret_fds holds TDP_PACKET_MAX_FDS; they stay their
+ * owner's.
+ */
+typedef int (*tdd_outbox_refill_fn)(void *context, uint64_t lease_id, int *ret_fds);
+
 /* Packets to one client, in order. Embedded in the session. */
 struct tdd_outbox {
+	tdd_outbox_refill_fn refill; /* set by the owner */
+	void *refill_context;
 	int socket_fd; /* borrowed */
 	enum tdd_outbox_block block;
 	uint32_t packet_count;
 	uint32_t in_flight; /* descriptors of the last packet that carried any */
+	struct tdd_charge flying;
 	struct tdd_account *account;
 	struct tdd_flight *flight;
 	struct tdd_outbox_packet *packets; /* list, oldest first */
@@ -54,6 +66,13 @@ void tdd_outbox_deinit(struct tdd_outbox *outbox);
  */
 int tdd_outbox_send(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes, const int *fds,
 		    uint32_t fd_count) TDP_MUST_CHECK;
+
+/*
+ * The same with the descriptors of a lease. What is queued keeps no copies, so that a thousand
+ * clients who want a hundred segments each cost no more descriptors than the segments have.
+ */
+int tdd_outbox_send_leased(struct tdd_outbox *outbox, const void *bytes, size_t size_bytes,
+			   uint64_t lease_id) TDP_MUST_CHECK;
 
 /*
  * Send a packet without descriptors, or leave it: nothing is queued. Returns 0, TIDL_ERR_BUSY (not

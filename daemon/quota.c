@@ -33,6 +33,7 @@ static const struct {
 	[TDD_QUOTA_WATCHES] = {"watches", "end some first"},
 	[TDD_QUOTA_EVENTS] = {"unread events", "read them first"},
 	[TDD_QUOTA_QUEUE_BYTES] = {"bytes of unread replies", "read them first"},
+	[TDD_QUOTA_FLIGHT] = {"descriptors on their way", "receive them first"},
 	[TDD_QUOTA_SESSIONS] = {"connections", "close some first"},
 };
 

@@ -25,6 +25,7 @@ enum tdd_quota_kind {
 	TDD_QUOTA_WATCHES,
 	TDD_QUOTA_EVENTS,      /* not sent yet */
 	TDD_QUOTA_QUEUE_BYTES, /* replies not read yet */
+	TDD_QUOTA_FLIGHT,      /* descriptors sent and not received yet */
 	TDD_QUOTA_SESSIONS,
 	TDD_QUOTA_KIND_COUNT
 };

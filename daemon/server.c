@@ -396,6 +396,8 @@ static void server_init_quota(struct tdd_server *server)
 	if (config->is_private)
 		return;
 	/* One uid cannot take all, unless there is only one. */
+	quota->limits[TDD_ACCOUNT_UID][TDD_QUOTA_FLIGHT] =
+		config->descriptor_limit / TDD_FLIGHT_SHARE / 2;
 	quota->limits[TDD_ACCOUNT_UID][TDD_QUOTA_DESCRIPTORS] = descriptors / 2;
 	quota->kept_descriptors[TDD_ACCOUNT_UID][TDD_CLAIM_MEMORY] =
 		(uint64_t)TDD_SESSIONS_KEPT_PER_UID * TDD_DESCRIPTORS_PER_SESSION;

@@ -20,6 +20,7 @@
 
 #include "daemon/dispatch.h"
 #include "daemon/disposal.h"
+#include "daemon/handlers/grant.h"
 #include "daemon/hangup.h"
 #include "daemon/limits.h"
 #include "daemon/log.h"
@@ -144,37 +145,75 @@ void tdd_session_flush(struct tdd_session *session)
 	session_follow_outbox(session);
 }
 
-int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,
-			  const int *fds, uint32_t fd_count)
+/* Into server::packed. */
+static int session_pack(struct tdd_session *session, const struct tdp_message *message,
+			uint32_t fd_count, size_t *ret_size_bytes)
 {
 	struct tdd_server *server = session->server;
 	struct tdp_message counted = *message;
 	struct tdp_fault fault;
+
+	counted.fd_count = fd_count;
+	return tdp_message_pack(&counted, server->packed, sizeof(server->packed), ret_size_bytes,
+				&fault);
+}
+
+static void session_sent(struct tdd_session *session, int r)
+{
+	if (r < 0)
+		session_drop_slow(session, r);
+	session_follow_outbox(session);
+}
+
+int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,
+			  const int *fds, uint32_t fd_count)
+{
 	size_t size_bytes;
 	int r;
 
 	if (session->state == TDD_SESSION_CLOSING)
 		return 0;
-	counted.fd_count = fd_count;
-	r = tdp_message_pack(&counted, server->packed, sizeof(server->packed), &size_bytes, &fault);
+	r = session_pack(session, message, fd_count, &size_bytes);
 	if (r == TIDL_ERR_LIMIT)
 		return r;
 	if (r == 0)
-		r = tdd_outbox_send(&session->outbox, server->packed, size_bytes, fds, fd_count);
-	if (r < 0)
-		session_drop_slow(session, r);
-	session_follow_outbox(session);
+		r = tdd_outbox_send(&session->outbox, session->server->packed, size_bytes, fds,
+				    fd_count);
+	session_sent(session, r);
 	return 0;
+}
+
+static void session_refuse_size(struct tdd_session *session, const struct tdp_message *message)
+{
+	tdd_log(TDD_LOG_ERROR, "a %s reply is too large for a packet",
+		tdp_message_name(message->kind));
+	tdd_session_close(session);
 }
 
 void tdd_session_reply(struct tdd_session *session, const struct tdp_message *message,
 		       const int *fds, uint32_t fd_count)
 {
-	if (tdd_session_try_reply(session, message, fds, fd_count) < 0) {
-		tdd_log(TDD_LOG_ERROR, "a %s reply is too large for a packet",
-			tdp_message_name(message->kind));
-		tdd_session_close(session);
+	if (tdd_session_try_reply(session, message, fds, fd_count) < 0)
+		session_refuse_size(session, message);
+}
+
+void tdd_session_reply_leased(struct tdd_session *session, const struct tdp_message *message,
+			      uint64_t lease_id, uint32_t fd_count)
+{
+	size_t size_bytes;
+	int r;
+
+	if (session->state == TDD_SESSION_CLOSING)
+		return;
+	r = session_pack(session, message, fd_count, &size_bytes);
+	if (r == TIDL_ERR_LIMIT) {
+		session_refuse_size(session, message);
+		return;
 	}
+	if (r == 0)
+		r = tdd_outbox_send_leased(&session->outbox, session->server->packed, size_bytes,
+					   lease_id);
+	session_sent(session, r);
 }
 
 void tdd_session_reply_done(struct tdd_session *session, uint64_t request_id)
@@ -408,6 +447,8 @@ int tdd_session_new(struct tdd_server *server, int socket_fd, struct tdd_session
 		return r;
 	}
 	tdd_outbox_init(&session->outbox, socket_fd, &session->holder.account, &server->flight);
+	session->outbox.refill = tdd_grant_refill;
+	session->outbox.refill_context = session;
 	r = session_charge(session, fault);
 	if (r == 0)
 		r = session_watch(session, fault);

@@ -57,6 +57,9 @@ void tdd_session_reply(struct tdd_session *session, const struct tdp_message *me
 /* The same, but tells when the message is too large for a packet (TIDL_ERR_LIMIT). */
 int tdd_session_try_reply(struct tdd_session *session, const struct tdp_message *message,
 			  const int *fds, uint32_t fd_count) TDP_MUST_CHECK;
+/* The same with the @fd_count descriptors of the first part of a lease. */
+void tdd_session_reply_leased(struct tdd_session *session, const struct tdp_message *message,
+			      uint64_t lease_id, uint32_t fd_count);
 void tdd_session_reply_done(struct tdd_session *session, uint64_t request_id);
 void tdd_session_reply_failure(struct tdd_session *session, uint64_t request_id,
 			       const struct tdp_fault *fault);

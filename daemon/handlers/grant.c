@@ -6,6 +6,7 @@
 #include "daemon/handlers/grant.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
@@ -125,6 +126,27 @@ static void part_fill(struct grant_part *part, const struct tdd_hold *lease, siz
 	part->next_cursor = position < lease->use_count ? cursor_make(lease, position) : 0;
 }
 
+static void part_fill_first(struct grant_part *part, const struct tdd_hold *lease)
+{
+	part->fd_count = 0;
+	if (lease->publication->manifest)
+		part->fds[part->fd_count++] = lease->publication->manifest->fd;
+	part_fill(part, lease, 0);
+}
+
+int tdd_grant_refill(void *context, uint64_t lease_id, int *ret_fds)
+{
+	const struct tdd_session *session = context;
+	const struct tdd_hold *lease = tdd_lease_find(&session->holder, lease_id);
+	struct grant_part part;
+
+	if (!lease)
+		return -1;
+	part_fill_first(&part, lease);
+	memcpy(ret_fds, part.fds, part.fd_count * sizeof(part.fds[0]));
+	return (int)part.fd_count;
+}
+
 static uint32_t publication_segment_owner(const struct tdd_publication *publication)
 {
 	/* All of them are their publisher's. */
@@ -155,16 +177,13 @@ static void reply_granted(struct tdd_session *session, uint64_t request_id,
 			    .metadata = publication->metadata},
 	};
 
-	part.fd_count = 0;
-	if (publication->manifest)
-		part.fds[part.fd_count++] = publication->manifest->fd;
-	part_fill(&part, lease, 0);
+	part_fill_first(&part, lease);
 	reply.granted.segment_count = part.segment_count;
 	reply.granted.segments = part.segments;
 	reply.granted.segment_number_count = part.number_count;
 	reply.granted.segment_numbers = part.numbers;
 	reply.granted.next_cursor = part.next_cursor;
-	tdd_session_reply(session, &reply, part.fds, part.fd_count);
+	tdd_session_reply_leased(session, &reply, lease->id, part.fd_count);
 }
 
 static int grant_selection(struct tdd_session *session, struct tdd_publication *publication,

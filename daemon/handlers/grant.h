@@ -22,4 +22,8 @@ struct tdd_wish {
 int tdd_grant(struct tdd_session *session, struct tdd_publication *publication,
 	      const struct tdd_wish *wish, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* The descriptors of the first part of a lease that @context, a session, has: their number, or -1
+ * when it has ended. For the session's outbox. */
+int tdd_grant_refill(void *context, uint64_t lease_id, int *ret_fds);
+
 #endif

@@ -251,6 +251,33 @@ TT_TEST(bundle, live_as_a_whole_or_not_at_all)
 	tdd_server_free(server);
 }
 
+/* Together they want more descriptors than may be in flight, and than the broker may have. */
+TT_TEST(bundle, for_many_who_wait)
+{
+	enum { WAITING = 60, SEGMENTS = 100 };
+	struct tdd_server *server = tt_server_new(false);
+	struct tt_client *waiting = calloc(WAITING, sizeof(*waiting));
+	struct tt_client client;
+
+	cr_assert_gt(WAITING * SEGMENTS, TT_DESCRIPTOR_LIMIT);
+	tt_join(server, &client);
+	for (int i = 0; i < WAITING; i++) {
+		tt_join(server, &waiting[i]);
+		tt_send(&waiting[i], tt_get_waiting("bundle"));
+	}
+	bundle_init(server, &client, SEGMENTS);
+	cr_assert_eq(publish_manifest(server, &client), 0);
+	for (int i = 0; i < WAITING; i++) {
+		tt_receive_eventually(server, &waiting[i]);
+		cr_assert_eq(waiting[i].reply.kind, TDP_MESSAGE_GRANTED);
+		cr_assert_eq(waiting[i].fds.count, SEGMENTS + 1);
+		tt_disconnect(&waiting[i]);
+	}
+	free(waiting);
+	tt_disconnect(&client);
+	tdd_server_free(server);
+}
+
 /* What the broker keeps of a manifest is one descriptor, whatever becomes of the publish. */
 TT_TEST(bundle, a_trial_leaves_nothing)
 {

@@ -189,6 +189,88 @@ TT_TEST(outbox, all_clients_together_have_a_cap)
 	wire_deinit(&wire);
 }
 
+/* Who does not read has its own packets wait, not those of other users. */
+TT_TEST(outbox, one_user_has_a_part_of_it)
+{
+	struct wire wire;
+	struct tdd_holder other;
+	struct tdd_outbox more, others;
+	int sockets[2][2];
+
+	wire_init(&wire);
+	tt_holder_init(&wire.domain, &other, 2);
+	wire.domain.quota.limits[TDD_ACCOUNT_UID][TDD_QUOTA_FLIGHT] = FLIGHT_CAP / 2;
+	for (int i = 0; i < 2; i++)
+		cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, sockets[i]), 0);
+	tdd_outbox_init(&more, sockets[0][0], &wire.holder.account, &wire.flight);
+	tdd_outbox_init(&others, sockets[1][0], &other.account, &wire.flight);
+	const int fds[4] = {wire.null, wire.null, wire.null, wire.null};
+
+	cr_assert_eq(send_text(&wire, "x", 4), 0);
+	cr_assert_eq(tdd_outbox_send(&more, "x", 1, fds, 1), 0);
+	cr_expect_eq(more.block, TDD_OUTBOX_NEEDS_DRAIN);
+	cr_assert_eq(tdd_outbox_send(&others, "x", 1, fds, 4), 0);
+	cr_expect_eq(others.block, TDD_OUTBOX_FREE);
+	cr_expect(arrives(&wire, "x", 4));
+	cr_assert_eq(tdd_outbox_flush(&more), 0);
+	cr_expect(tdd_outbox_is_empty(&more));
+	tdd_outbox_deinit(&more);
+	tdd_outbox_deinit(&others);
+	for (int i = 0; i < 2; i++) {
+		close(sockets[i][0]);
+		close(sockets[i][1]);
+	}
+	tt_holder_end(&wire.domain, &other);
+	wire_deinit(&wire);
+}
+
+/* ---- descriptors of leases ---- */
+
+static bool has_lease;
+
+static int refill(void *context, uint64_t lease_id, int *ret_fds)
+{
+	const struct wire *wire = context;
+
+	cr_assert_eq(lease_id, 7);
+	ret_fds[0] = ret_fds[1] = wire->null;
+	return has_lease ? 2 : -1;
+}
+
+TT_TEST(outbox, keeps_no_copies_of_what_a_lease_holds)
+{
+	struct wire wire;
+
+	wire_init(&wire);
+	wire.outbox.refill = refill;
+	wire.outbox.refill_context = &wire;
+	has_lease = true;
+	cr_assert_eq(tdd_outbox_send_leased(&wire.outbox, "one", 3, 7), 0);
+	cr_assert_eq(tdd_outbox_send_leased(&wire.outbox, "two", 3, 7), 0);
+	cr_expect_not(tdd_outbox_is_empty(&wire.outbox));
+	cr_expect_eq(wire.holder.account.used[TDD_QUOTA_DESCRIPTORS], 0);
+	cr_expect(arrives(&wire, "one", 2));
+	cr_assert_eq(tdd_outbox_flush(&wire.outbox), 0);
+	cr_expect(arrives(&wire, "two", 2));
+	wire_deinit(&wire);
+}
+
+TT_TEST(outbox, a_lease_that_ends_before_it_was_told_of)
+{
+	struct wire wire;
+
+	wire_init(&wire);
+	wire.outbox.refill = refill;
+	wire.outbox.refill_context = &wire;
+	has_lease = true;
+	cr_assert_eq(tdd_outbox_send_leased(&wire.outbox, "one", 3, 7), 0);
+	cr_assert_eq(tdd_outbox_send_leased(&wire.outbox, "two", 3, 7), 0);
+	has_lease = false;
+	cr_expect(arrives(&wire, "one", 2));
+	cr_expect_eq(tdd_outbox_flush(&wire.outbox), TIDL_ERR_CLOSED);
+	wire_deinit(&wire);
+}
+
 TT_TEST(outbox, a_full_socket_waits_for_room)
 {
 	struct wire wire;

@@ -132,7 +132,6 @@ static int wait_take_answer(struct step_wait *wait, struct tdp_fault *fault)
 		steps->loss = *fault;
 	}
 	if (steps->loss_count != wait->told_count) {
-		steps->told_count = steps->loss_count;
 		*fault = steps->loss;
 		r = fault->code;
 	} else if (r == TIDL_ERR_CANCELLED) {
@@ -197,6 +196,17 @@ static int wait_sleep(struct step_wait *wait, uint64_t step, uint64_t word, stru
 				  fault);
 }
 
+/* The caller is told of the loss, so that the next one is not told of it again. */
+static int wait_tell(const struct step_wait *wait, int code)
+{
+	if (code != TIDL_ERR_WRITER_GONE)
+		return code;
+	tdc_client_lock(wait->client);
+	wait->steps->told_count = wait->steps->loss_count;
+	tdc_client_unlock(wait->client);
+	return code;
+}
+
 /* Until @step is complete; @ret_word is what the word said then. */
 static int wait_until(struct step_wait *wait, uint64_t step, uint64_t *ret_word,
 		      struct tdp_fault *fault)
@@ -213,7 +223,7 @@ static int wait_until(struct step_wait *wait, uint64_t step, uint64_t *ret_word,
 		}
 		/* The writer may have made the step and gone: what it did counts first. */
 		if (r < 0)
-			return r;
+			return wait_tell(wait, r);
 		r = wait_look(wait, fault);
 		if (r == 0)
 			r = wait_sleep(wait, step, word, fault);

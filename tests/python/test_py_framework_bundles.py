@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+
+import numpy as np
 import pytest
 from python_brokers import memfd_inode
 from python_peer import Peer
@@ -168,3 +171,30 @@ def test_paddle_state_dict(client: tidl.Client, name: str) -> None:
         loaded = consumer.ask("model.head.weight.data_ptr()")
         assert memfd_inode(loaded, consumer.pid) == 0
         consumer.do("del d, b")
+
+
+@pytest.mark.parametrize(
+    ("module", "method"),
+    [("jax", "to_jax"), ("tensorflow", "to_tensorflow"), ("tvm_ffi", "to_tvm")],
+)
+def test_other_frameworks(client: tidl.Client, name: str, module: str, method: str) -> None:
+    """Row-major members are aligned to what the strictest framework wants."""
+    if not importlib.util.find_spec(module):
+        pytest.skip(f"{module} is not installed")
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3)
+    client.publish(name, {"a": {"w": weight, "b": np.ones(3, np.float32)}, "tied": weight})
+    with Peer(f"import {module}\nimport numpy as np\nclient = tidl.connect()") as peer:
+        peer.do(f"b = client.get({name!r}, access='write')\nd = b.{method}()")
+        assert peer.ask("(list(d), list(d['a']))") == (["a", "tied"], ["w", "b"])
+        assert peer.ask("d['a']['w'] is d['tied']")
+        assert peer.ask("np.from_dlpack(d['a']['w']).tolist()") == weight.tolist()
+        assert peer.ask("np.from_dlpack(d['a']['w']).ctypes.data == b['tied']._address")
+        peer.do("del d, b")
+
+
+def test_cupy_and_taichi(client: tidl.Client, name: str) -> None:
+    client.publish(name, {"a": np.ones(2, np.float32)})
+    bundle = client.get(name, access="write")
+    assert bundle.to_taichi()["a"].tolist() == [1, 1]
+    with pytest.raises(tidl.DeviceError, match=r"^'a': "):
+        bundle.to_cupy()

@@ -58,7 +58,7 @@ TT_TEST(step_access, the_producer_of_live_memory_makes_steps, .timeout = 60)
 	cr_expect_eq(step, 1);
 	cr_assert_eq(tidl_snapshot(reader, copy, sizeof(copy), -1, &step), 0);
 	cr_expect_eq(copy[5], 50);
-	tensor = tidl_tensor_unref(tensor);
+	tidl_tensor_unref(tensor);
 	cr_expect_eq(tidl_wait_step(reader, 2, -1, NULL), TIDL_ERR_WRITER_GONE);
 	tidl_tensor_unref(reader);
 	tidl_disconnect(producer);

@@ -70,7 +70,7 @@ TT_TEST(step_liar, the_page_must_be_where_it_can_be, .timeout = 60)
 		{0, TIDL_ERR_SEGMENT_BAD}, /* none, or the data */
 		{PAGE / 2, TIDL_ERR_SEGMENT_BAD},
 		{PAGE + 8, TIDL_ERR_SEGMENT_BAD},
-		{2 * PAGE, TIDL_ERR_SEGMENT_BAD}, /* behind the end */
+		{8192, TIDL_ERR_SEGMENT_BAD}, /* behind the end */
 		{UINT64_MAX - PAGE + 1, TIDL_ERR_SEGMENT_BAD},
 		{1ull << 63, TIDL_ERR_SEGMENT_BAD},
 	};

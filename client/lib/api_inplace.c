@@ -39,15 +39,15 @@ int tidl_unshare(struct tidl_client *client, const char *name)
 	return tdc_report(r, &fault);
 }
 
-int tidl_prefer_shareable(size_t min_bytes, int *ret_is_late)
+int tidl_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes)
 {
 	struct tdp_fault fault = {.code = 0};
-	bool is_late = false;
+	size_t from_bytes;
 	int r = tdc_prefer_shareable(min_bytes != 0 ? min_bytes : TIDL_SHAREABLE_MIN_BYTES,
-				     &is_late, &fault);
+				     &from_bytes, &fault);
 
-	if (r == 0 && ret_is_late != NULL)
-		*ret_is_late = is_late;
+	if (r == 0 && ret_from_bytes != NULL)
+		*ret_from_bytes = from_bytes;
 	return tdc_report(r, &fault);
 }
 

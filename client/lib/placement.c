@@ -99,7 +99,8 @@ static void placing_alias(struct placing *placing, const struct tdc_import *impo
 	const struct tdc_segment *segment = placing->aliases.last->segment;
 
 	if (segment->moved != NULL && import->is_readonly && !placing->options->writable &&
-	    placing->placement->access == TIDL_ACCESS_SHARED)
+	    placing->placement->access == TIDL_ACCESS_SHARED &&
+	    atomic_load(&segment->access) != TIDL_ACCESS_SHARED)
 		placing->placement->access = TIDL_ACCESS_LIVE;
 	tensor->segment_index = (int64_t)placing->aliases.last->index;
 	tensor->byte_offset = segment->data_offset_bytes +

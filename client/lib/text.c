@@ -102,7 +102,7 @@ const char *tidl_path_name(enum tidl_path path)
 	case TIDL_PATH_COPIED:
 		return "copied";
 	case TIDL_PATH_IN_PLACE:
-		return "in_place";
+		return "in-place";
 	case TIDL_PATH_EMPTY:
 		return "empty";
 	}

@@ -60,15 +60,16 @@ TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
  * tidl_prefer_shareable - have malloc give each block of at least @min_bytes pages of its own from
  * now on, so that it can be shared in place; 0: TIDL_SHAREABLE_MIN_BYTES. By itself it does so only
  * for the first ones, since it raises its threshold with each that is freed. Call it before large
- * tensors are made: a heap that is large already is used up first, and then @ret_is_late is set.
- * From outside: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=65536.
+ * tensors are made: whatever room the heap has is used first. From outside:
+ * GLIBC_TUNABLES=glibc.malloc.mmap_threshold=65536.
  *
- * @ret_is_late  may be NULL
+ * @ret_from_bytes  blocks from this size on come with pages of their own now: @min_bytes, unless it
+ *                  came too late for that; may be NULL
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT (above 32 MiB), _UNSUPPORTED (malloc is not glibc's own).
  * Never blocks. For the whole process.
  */
-TIDL_API int tidl_prefer_shareable(size_t min_bytes, int *ret_is_late);
+TIDL_API int tidl_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes);
 
 /*
  * tidl_last_copy_reason - why the last call of this thread that failed did so, if that was with

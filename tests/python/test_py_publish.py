@@ -35,6 +35,9 @@ def test_allocated_memory_is_not_copied(client: tidl.Client, name: str) -> None:
         aliases_previous=False,
         tensor_count=1,
         copied_count=0,
+        access="shared",
+        moved_bytes=0,
+        neighbour_bytes=0,
     )
     assert publication.generation > 0
 

@@ -8,9 +8,20 @@
 #include "client/lib/inplace/range.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/mem/memfd.h"
+
+/* To see who serves malloc: never touched, and more than other threads allocate in a moment. */
+#define PROBE_BYTES ((size_t)64 << 20)
+
+enum { PROBE_COUNT = 4 };
+
+/* Room behind a block that its alignment may account for. */
+#define SLACK_MAX_BYTES ((uintptr_t)1 << 16)
 
 /* Bits of a chunk's size in glibc's malloc. */
 enum { CHUNK_IS_MAPPED = 2, CHUNK_FLAGS = 7 };
@@ -53,19 +64,60 @@ int tdc_range_refuse(enum tidl_copy_reason reason, struct tdp_fault *fault)
 	return TIDL_ERR_COPY_NEEDED;
 }
 
+typedef struct mallinfo2 (*statistics_fn)(void);
+
+/* glibc's own statistics; NULL where another allocator gives them. */
+static statistics_fn glibc_statistics(void)
+{
+	void *statistics = dlsym(RTLD_DEFAULT, "mallinfo2");
+	void *libc = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
+	Dl_info statistics_info;
+	Dl_info libc_info;
+	statistics_fn function = NULL;
+
+	if (statistics == NULL || libc == NULL || dladdr(statistics, &statistics_info) == 0 ||
+	    dladdr(libc, &libc_info) == 0 || statistics_info.dli_fbase != libc_info.dli_fbase)
+		return NULL;
+	memcpy(&function, &statistics, sizeof(function));
+	return function;
+}
+
+static size_t statistics_used(statistics_fn statistics)
+{
+	struct mallinfo2 now = statistics();
+
+	return now.uordblks + now.hblkhd;
+}
+
+/* Where malloc's symbol lies tells nothing: in programs at a fixed address it is a stub of theirs.
+ * So see whether a block of malloc counts in glibc's statistics. */
+static bool malloc_counts(statistics_fn statistics)
+{
+	size_t before = statistics_used(statistics);
+	void *probe = malloc(PROBE_BYTES);
+	size_t after = statistics_used(statistics);
+
+	free(probe);
+	return probe != NULL && after > before && after - before > PROBE_BYTES / 2;
+}
+
+static bool malloc_is_known;
+
+static void malloc_learn(void)
+{
+	statistics_fn statistics = glibc_statistics();
+
+	/* Other threads allocate and free meanwhile. */
+	for (int i = 0; i < PROBE_COUNT && statistics != NULL && !malloc_is_known; i++)
+		malloc_is_known = malloc_counts(statistics);
+}
+
 bool tdc_malloc_is_known(void)
 {
-	void *probe = dlsym(RTLD_DEFAULT, "malloc");
-	void *aligned = dlsym(RTLD_DEFAULT, "posix_memalign");
-	void *libc = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
-	Dl_info probe_info;
-	Dl_info aligned_info;
-	Dl_info libc_info;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	return probe != NULL && aligned != NULL && libc != NULL &&
-	       dladdr(probe, &probe_info) != 0 && dladdr(aligned, &aligned_info) != 0 &&
-	       dladdr(libc, &libc_info) != 0 && probe_info.dli_fbase == libc_info.dli_fbase &&
-	       aligned_info.dli_fbase == libc_info.dli_fbase;
+	(void)pthread_once(&once, malloc_learn);
+	return malloc_is_known;
 }
 
 bool tdc_block_is_mapped_alone(const void *address, uintptr_t *ret_begin, uintptr_t *ret_end)
@@ -104,6 +156,18 @@ static int block_refuse(const struct tidl_block *block, enum tidl_copy_reason re
 	return tdc_range_refuse(reason, fault);
 }
 
+/* The first tensor of a pool's region has malloc's header in front of it, too; the region goes on
+ * behind it. Aligned blocks may have as much room behind them as before. */
+static bool block_fills(const struct tidl_block *block, uintptr_t address, uintptr_t end)
+{
+	uintptr_t alignment = address & -address;
+	uintptr_t slack_bytes = end - address - block->bytes;
+
+	if (alignment > SLACK_MAX_BYTES)
+		alignment = SLACK_MAX_BYTES;
+	return block->bytes <= end - address && slack_bytes < 2 * tdp_page_bytes() + alignment;
+}
+
 static int range_of_malloc(const struct tdc_maps *maps, const struct tidl_block *block,
 			   struct tdc_range *ret_range, struct tdp_fault *fault)
 {
@@ -123,7 +187,7 @@ static int range_of_malloc(const struct tdc_maps *maps, const struct tidl_block 
 		return block_refuse(block, reason, fault);
 	if (!tdc_block_is_mapped_alone(block->address, &begin, &end))
 		return block_refuse(block, block_shared_reason(block), fault);
-	if (block->bytes > end - address)
+	if (!block_fills(block, address, end))
 		return tdc_range_refuse(TIDL_COPY_REASON_POOL, fault);
 	/* A header on a page before the data stays where nobody else can write it. */
 	begin = address & ~page_mask;

@@ -28,9 +28,9 @@ static bool size_is_late(size_t size_bytes)
 	return is_late;
 }
 
-int tdc_prefer_shareable(size_t min_bytes, bool *ret_is_late, struct tdp_fault *fault)
+int tdc_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes, struct tdp_fault *fault)
 {
-	bool is_late = false;
+	size_t from_bytes = min_bytes;
 
 	if (!tdc_malloc_is_known())
 		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
@@ -42,8 +42,10 @@ int tdc_prefer_shareable(size_t min_bytes, bool *ret_is_late, struct tdp_fault *
 				     "malloc takes no threshold of %zu bytes, only up to %zu",
 				     min_bytes, THRESHOLD_MAX_BYTES);
 	/* Room in the heap is used before anything is mapped, whatever the threshold. */
-	for (size_t size = min_bytes; size <= THRESHOLD_MAX_BYTES && !is_late; size *= 2)
-		is_late = size_is_late(size);
-	*ret_is_late = is_late;
+	for (size_t size = min_bytes; size <= THRESHOLD_MAX_BYTES; size *= 2) {
+		if (size_is_late(size))
+			from_bytes = 2 * size;
+	}
+	*ret_from_bytes = from_bytes;
 	return 0;
 }

@@ -2,14 +2,13 @@
 #ifndef TDC_INPLACE_THRESHOLD_H
 #define TDC_INPLACE_THRESHOLD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 
 /* What tidl_prefer_shareable() does; @min_bytes is not 0. */
-int tdc_prefer_shareable(size_t min_bytes, bool *ret_is_late,
+int tdc_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes,
 			 struct tdp_fault *fault) TDP_MUST_CHECK;
 
 #endif

@@ -46,6 +46,10 @@ static PyObject *draft_add(PyObject *object, PyObject *args)
 	if (!PyArg_ParseTuple(args, "sO:add", &key, &tensor) ||
 	    tpy_source_open(self->state, tensor, self->may_copy, &source))
 		return NULL;
+	if (tpy_source_keep(&source)) {
+		tpy_source_discard(&source);
+		return NULL;
+	}
 	if (source.versioned)
 		result = tidl_draft_add(self->handle, key, source.versioned);
 	else

@@ -173,8 +173,7 @@ static PyMethodDef client_methods[] = {
 	{"empty", tpy_client_empty, METH_VARARGS, "empty(shape, dtype) -> Tensor"},
 	{"publish", tpy_client_publish, METH_VARARGS,
 	 "publish(name, obj, access, copy, retention, retain_ms, mode, group, replace, keep, "
-	 "expose, "
-	 "metadata)"},
+	 "expose, metadata, blocks, nobody_writes, writable) -> dict"},
 	{"get", tpy_client_get, METH_VARARGS,
 	 "get(name, attach, timeout_ms, generation, newer_than, keys)"},
 	{"get_begin", tpy_client_get_begin, METH_VARARGS,
@@ -190,6 +189,7 @@ static PyMethodDef client_methods[] = {
 	{"list", tpy_client_list, METH_O, "list(pattern) -> list of dict"},
 	{"inspect", tpy_client_inspect, METH_O, "inspect(name) -> dict"},
 	{"remove", tpy_client_remove, METH_O, "remove(name) -> None"},
+	{"unshare", tpy_client_unshare, METH_O, "unshare(name) -> None"},
 	{"shutdown", tpy_client_shutdown, METH_NOARGS, "shutdown() -> None"},
 	{"dispatch", tpy_client_dispatch, METH_NOARGS, "dispatch() -> None"},
 	{"fileno", tpy_client_fileno, METH_NOARGS, "fileno() -> int"},

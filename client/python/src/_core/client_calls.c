@@ -58,14 +58,13 @@ PyObject *tpy_client_empty(PyObject *object, PyObject *args)
 }
 
 /*
- * Publishes a stand-in without a deleter, so that libtidl never calls the producer's: that is for
- * tpy_source_discard(), with the GIL. NumPy 1.23 frees Python memory in its deleter and relies
- * on the caller for the GIL.
+ * Copies and what lies in segments already: publishes a stand-in without a deleter, so that libtidl
+ * never calls the producer's, which is for tpy_source_discard(), with the GIL at hand.
  */
-static int publish_source(struct tidl_client *handle, const char *name,
-			  const struct tpy_source *source,
-			  const struct tidl_publish_options *options,
-			  struct tidl_publication *ret_publication)
+static int publish_stand_in(struct tidl_client *handle, const char *name,
+			    const struct tpy_source *source,
+			    const struct tidl_publish_options *options,
+			    struct tidl_publication *ret_publication)
 {
 	int result;
 	PyThreadState *thread = PyEval_SaveThread();
@@ -80,6 +79,35 @@ static int publish_source(struct tidl_client *handle, const char *name,
 	}
 	PyEval_RestoreThread(thread);
 	return result;
+}
+
+/* What may be shared where it lies: libtidl keeps it as long as it has to. */
+static int publish_kept(struct tidl_client *handle, const char *name, struct tpy_source *source,
+			const struct tidl_publish_options *options,
+			struct tidl_publication *ret_publication)
+{
+	if (tpy_source_keep(source))
+		return TIDL_ERR_NO_MEMORY;
+	int result;
+	PyThreadState *thread = PyEval_SaveThread();
+	if (source->versioned)
+		result = tidl_publish(handle, name, source->versioned, options, ret_publication);
+	else
+		result =
+			tidl_publish_legacy(handle, name, source->legacy, options, ret_publication);
+	PyEval_RestoreThread(thread);
+	if (result >= 0)
+		*source = (struct tpy_source){NULL, NULL};
+	return result;
+}
+
+static int publish_source(struct tidl_client *handle, const char *name, struct tpy_source *source,
+			  const struct tidl_publish_options *options,
+			  struct tidl_publication *ret_publication)
+{
+	if (options->copy == TIDL_COPY_NEVER)
+		return publish_kept(handle, name, source, options, ret_publication);
+	return publish_stand_in(handle, name, source, options, ret_publication);
 }
 
 static int publish_draft(struct tidl_client *handle, const char *name,
@@ -102,44 +130,85 @@ static int parse_group(PyObject *group, struct tidl_publish_options *options)
 	return options->group == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-PyObject *tpy_client_publish(PyObject *object, PyObject *args)
+/* Of a tuple of (address, bytes) a new array. */
+static int parse_blocks(PyObject *tuple, struct tidl_publish_options *options)
 {
-	struct tpy_client *self = (struct tpy_client *)object;
-	const char *name;
-	PyObject *tensor, *group;
+	Py_ssize_t count = PyTuple_Size(tuple);
+	struct tidl_block *blocks =
+		count < 0 ? NULL : PyMem_Calloc((size_t)count + 1, sizeof(*blocks));
+	if (!blocks)
+		return -1;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		unsigned long long address, bytes;
+		int kind;
+		if (!PyArg_ParseTuple(PyTuple_GetItem(tuple, i), "KKi", &address, &bytes, &kind)) {
+			PyMem_Free(blocks);
+			return -1;
+		}
+		blocks[i].address = (void *)(uintptr_t)address;
+		blocks[i].bytes = (size_t)bytes;
+		blocks[i].kind = (enum tidl_block_kind)kind;
+	}
+	options->blocks = blocks;
+	options->block_count = (size_t)count;
+	return 0;
+}
+
+static int parse_options(PyObject *args, const char **ret_name, PyObject **ret_tensor,
+			 struct tidl_publish_options *options)
+{
+	PyObject *group, *blocks;
 	int access, copy, retention;
 	long long retain_ms;
-	struct tidl_publish_options options = {.size = sizeof(options)};
+
+	if (!PyArg_ParseTuple(args, "sOiiiLIOpIpzO!pp:publish", ret_name, ret_tensor, &access,
+			      &copy, &retention, &retain_ms, &options->mode, &group,
+			      &options->replace, &options->keep, &options->expose,
+			      &options->metadata, &PyTuple_Type, &blocks, &options->nobody_writes,
+			      &options->writable))
+		return -1;
+	options->access = (enum tidl_access)access;
+	options->copy = (enum tidl_copy)copy;
+	options->retention = (enum tidl_retention)retention;
+	options->retain_ms = retain_ms;
+	return parse_group(group, options) ? -1 : parse_blocks(blocks, options);
+}
+
+/* Opening runs the producer's Python code, which may close this client: enter after it. */
+static PyObject *publish_object(struct tpy_client *self, const char *name, PyObject *tensor,
+				const struct tidl_publish_options *options)
+{
 	struct tidl_publication publication = {.size = sizeof(publication)};
 	struct tpy_source source = {NULL, NULL};
-
-	if (!PyArg_ParseTuple(args, "sOiiiLIOpIpz:publish", &name, &tensor, &access, &copy,
-			      &retention, &retain_ms, &options.mode, &group, &options.replace,
-			      &options.keep, &options.expose, &options.metadata))
-		return NULL;
-	options.access = (enum tidl_access)access;
-	options.copy = (enum tidl_copy)copy;
-	options.retention = (enum tidl_retention)retention;
-	options.retain_ms = retain_ms;
-	if (parse_group(group, &options))
-		return NULL;
-
-	/* Opening runs the producer's Python code, which may close this client: enter after it. */
 	struct tidl_draft *draft = tpy_draft_handle(self->state, tensor);
 	if (!draft &&
-	    tpy_source_open(self->state, tensor, options.copy == TIDL_COPY_ALWAYS, &source))
+	    tpy_source_open(self->state, tensor, options->copy == TIDL_COPY_ALWAYS, &source))
 		return NULL;
 	struct tidl_client *handle = tpy_client_enter(self);
 	if (!handle) {
 		tpy_source_discard(&source);
 		return NULL;
 	}
-	int result = draft ? publish_draft(handle, name, draft, &options, &publication)
-			   : publish_source(handle, name, &source, &options, &publication);
+	int result = draft ? publish_draft(handle, name, draft, options, &publication)
+			   : publish_source(handle, name, &source, options, &publication);
 	int is_failed = tpy_client_check(self, result);
 	tpy_client_leave(self);
 	tpy_source_discard(&source);
 	return is_failed ? NULL : tpy_result_publication(&publication);
+}
+
+PyObject *tpy_client_publish(PyObject *object, PyObject *args)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	struct tidl_publish_options options = {.size = sizeof(options)};
+	const char *name;
+	PyObject *tensor;
+
+	if (parse_options(args, &name, &tensor, &options))
+		return NULL;
+	PyObject *result = publish_object(self, name, tensor, &options);
+	PyMem_Free((void *)(uintptr_t)options.blocks);
+	return result;
 }
 
 /* Of a tuple of str, borrowed texts in a new array; None: none. */
@@ -257,20 +326,31 @@ PyObject *tpy_client_inspect(PyObject *object, PyObject *name)
 	return fields;
 }
 
-PyObject *tpy_client_remove(PyObject *object, PyObject *name)
+/* The calls that take a name and give nothing back. */
+static PyObject *call_named(struct tpy_client *self, PyObject *name,
+			    int (*call)(struct tidl_client *client, const char *name))
 {
-	struct tpy_client *self = (struct tpy_client *)object;
 	const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
 	struct tidl_client *handle = text ? tpy_client_enter(self) : NULL;
 	if (!handle)
 		return NULL;
 
 	PyThreadState *thread = PyEval_SaveThread();
-	int result = tidl_remove(handle, text);
+	int result = call(handle, text);
 	PyEval_RestoreThread(thread);
 	int is_failed = tpy_client_check(self, result);
 	tpy_client_leave(self);
 	return is_failed ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *tpy_client_remove(PyObject *object, PyObject *name)
+{
+	return call_named((struct tpy_client *)object, name, tidl_remove);
+}
+
+PyObject *tpy_client_unshare(PyObject *object, PyObject *name)
+{
+	return call_named((struct tpy_client *)object, name, tidl_unshare);
 }
 
 /* The calls that take the client alone and give back a code (or a descriptor). */

@@ -80,6 +80,7 @@ PyObject *tpy_client_wrap(const struct tpy_client *self, struct tidl_tensor *ten
 			  struct tidl_bundle *bundle);
 PyObject *tpy_client_list(PyObject *object, PyObject *pattern);
 PyObject *tpy_client_inspect(PyObject *object, PyObject *name);
+PyObject *tpy_client_unshare(PyObject *object, PyObject *name);
 PyObject *tpy_client_remove(PyObject *object, PyObject *name);
 PyObject *tpy_client_shutdown(PyObject *object, PyObject *unused);
 PyObject *tpy_client_dispatch(PyObject *object, PyObject *unused);
@@ -175,6 +176,10 @@ struct tpy_source {
 int tpy_source_open(struct tpy_state *state, PyObject *object, int may_copy,
 		    struct tpy_source *ret_source);
 void tpy_source_discard(struct tpy_source *source);
+
+/* keep.c: makes it fit to be deleted without the GIL. -1: an exception is set, and it is as before.
+ */
+int tpy_source_keep(struct tpy_source *source);
 int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
 			   struct tpy_source *ret_source);
 

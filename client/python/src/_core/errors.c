@@ -55,6 +55,35 @@ void tpy_raise_class(PyObject *class, const char *format, ...)
 	va_end(args);
 }
 
+/* The pending exception, normalised and owned by the caller. */
+static PyObject *take_pending(void)
+{
+	PyObject *type, *value, *traceback;
+
+	PyErr_Fetch(&type, &value, &traceback);
+	PyErr_NormalizeException(&type, &value, &traceback);
+	if (value && traceback)
+		PyException_SetTraceback(value, traceback);
+	Py_XDECREF(type);
+	Py_XDECREF(traceback);
+	return value;
+}
+
+/* Into the attribute of the pending exception that says why. */
+static void tell_reason(const char *reason)
+{
+	PyObject *error = take_pending();
+	PyObject *word = PyUnicode_FromString(reason);
+
+	/* Without it the exception is still the right one. */
+	if (!error || !word || PyObject_SetAttrString(error, "reason", word))
+		PyErr_Clear();
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(word);
+	Py_XDECREF(error);
+}
+
 int tpy_check(const struct tpy_state *state, int result)
 {
 	if (PyErr_Occurred())
@@ -62,7 +91,10 @@ int tpy_check(const struct tpy_state *state, int result)
 	if (result >= 0)
 		return 0;
 	const char *sentence = tidl_last_error();
+	enum tidl_copy_reason reason = tidl_last_copy_reason();
 	tpy_raise(state, result, *sentence ? sentence : tidl_error_text(result));
+	if (result == TIDL_ERR_COPY_NEEDED && reason != TIDL_COPY_REASON_NONE)
+		tell_reason(tidl_copy_reason_name(reason));
 	return -1;
 }
 
@@ -87,20 +119,6 @@ int tpy_is_refusal(const struct tpy_state *state)
 			return 1;
 	}
 	return 0;
-}
-
-/* The pending exception, normalised and owned by the caller. */
-static PyObject *take_pending(void)
-{
-	PyObject *type, *value, *traceback;
-
-	PyErr_Fetch(&type, &value, &traceback);
-	PyErr_NormalizeException(&type, &value, &traceback);
-	if (value && traceback)
-		PyException_SetTraceback(value, traceback);
-	Py_XDECREF(type);
-	Py_XDECREF(traceback);
-	return value;
 }
 
 static void raise_from(PyObject *class, PyObject *message, PyObject *cause)

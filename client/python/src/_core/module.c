@@ -159,10 +159,24 @@ static PyObject *module_dtype_parse(PyObject *module, PyObject *name)
 	return Py_BuildValue("(iii)", (int)dtype.code, (int)dtype.bits, (int)dtype.lanes);
 }
 
+static PyObject *module_prefer_shareable(PyObject *module, PyObject *min_bytes)
+{
+	size_t bytes = PyLong_AsSize_t(min_bytes);
+	size_t from_bytes = 0;
+
+	if (bytes == (size_t)-1 && PyErr_Occurred())
+		return NULL;
+	if (tpy_check(tpy_state_of_module(module), tidl_prefer_shareable(bytes, &from_bytes)))
+		return NULL;
+	return PyLong_FromSize_t(from_bytes);
+}
+
 static PyMethodDef module_methods[] = {
 	{"connect", module_connect, METH_VARARGS,
 	 "connect(result_type, address, client_name, daemon_path, timeout_ms, autostart) -> "
 	 "Client"},
+	{"prefer_shareable", module_prefer_shareable, METH_O,
+	 "prefer_shareable(min_bytes) -> size from which on it works"},
 	{"draft", module_draft, METH_O, "draft(may_copy) -> Draft"},
 	{"dtype_parse", module_dtype_parse, METH_O,
 	 "dtype_parse(name) -> (code, bits, lanes) of DLPack"},

@@ -27,11 +27,11 @@ PyObject *tpy_result_integers(uint32_t count, const int64_t *values)
 
 PyObject *tpy_result_publication(const struct tidl_publication *publication)
 {
-	return Py_BuildValue("{s:K,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:n,s:n}", "generation",
-			     (unsigned long long)publication->generation, "tensor_bytes",
-			     (unsigned long long)publication->tensor_bytes, "exposed_bytes",
-			     (unsigned long long)publication->exposed_bytes, "path",
-			     tpy_result_text(tidl_path_name(publication->path)), "reason",
+	return Py_BuildValue("{s:K,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:n,s:n,s:N,s:K,s:K}",
+			     "generation", (unsigned long long)publication->generation,
+			     "tensor_bytes", (unsigned long long)publication->tensor_bytes,
+			     "exposed_bytes", (unsigned long long)publication->exposed_bytes,
+			     "path", tpy_result_text(tidl_path_name(publication->path)), "reason",
 			     publication->reason == TIDL_COPY_REASON_NONE
 				     ? Py_NewRef(Py_None)
 				     : tpy_result_text(tidl_copy_reason_name(publication->reason)),
@@ -40,7 +40,10 @@ PyObject *tpy_result_publication(const struct tidl_publication *publication)
 			     "survives_restart", PyBool_FromLong(publication->survives_restart),
 			     "aliases_previous", PyBool_FromLong(publication->aliases_previous),
 			     "tensor_count", (Py_ssize_t)publication->tensor_count, "copied_count",
-			     (Py_ssize_t)publication->copied_count);
+			     (Py_ssize_t)publication->copied_count, "access",
+			     tpy_result_text(tidl_access_name(publication->access)), "moved_bytes",
+			     (unsigned long long)publication->moved_bytes, "neighbour_bytes",
+			     (unsigned long long)publication->neighbour_bytes);
 }
 
 static PyObject *result_list_entry(const struct tidl_list_entry *entry)

@@ -63,6 +63,7 @@ from tidl._errors import (
     WriterGoneError,
     WrongSocketError,
 )
+from tidl._inplace import prefer_shareable
 from tidl._records import (
     Broker,
     Holder,
@@ -140,6 +141,7 @@ __all__ = [
     "connect",
     "from_dlpack",
     "join_key",
+    "prefer_shareable",
     "split_key",
     "to_dlpack",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex
 
-from tidl import _arguments, _core, _dtypes, _programs, _records, _sources
+from tidl import _arguments, _core, _dtypes, _inplace, _programs, _records, _sources
 from tidl._bundle import Bundle
 from tidl._errors import UnsupportedError
 from tidl._pickling import Address as PickledAddress
@@ -202,6 +202,8 @@ class Client(Waiting):
         expose: bool = False,
         metadata: Mapping[str, object] | None = None,
         stream: Any = None,
+        writable: bool = False,
+        nobody_writes: bool = False,
     ) -> Publication:
         """Gives a tensor, or a mapping of tensors, a name that other processes can attach it by.
 
@@ -220,8 +222,9 @@ class Client(Waiting):
                 through the tensor that `empty()` made; "immutable": nobody. What is immutable and
                 not copied becomes read-only here too, at its address: writing to an array made
                 from it before then ends the process.
-            copy: None copies if needed, True always, False never. With True a tensor on another
-                device is asked for a copy on the host.
+            copy: None copies if needed, True always (tensors on other devices, too), False never:
+                large tensors then become shared memory in place, under their framework's pointer
+                (docs/in-place.md), and are kept until `unshare()` or until nobody has them.
             retain: "persist" (until removed; a private broker says "until-idle"), "owner" (until
                 this client closes, or a moment after it died), or seconds from now. None:
                 "persist".
@@ -234,27 +237,30 @@ class Client(Waiting):
             expose: whether group or others may see a segment that is larger than the tensor.
             metadata: what JSON can say, at most 4096 bytes, for readers.
             stream: None.
+            writable: with copy=False: let others write what its framework takes for constant, too
+                (of JAX, TensorFlow, read-only NumPy); else that is published as "live".
+            nobody_writes: with copy=False: no other thread writes to it during the call; needed
+                only where the system cannot stop such threads (no userfaultfd).
 
         Returns:
             What became of it: generation, whether it was copied and why.
 
         Raises:
             ExistsError: the name is taken.
-            CopyNeededError: with `copy=False` or access="live", the memory is not shareable as it
-                is.
+            CopyNeededError: `copy=False` or access="live", and its memory is not shareable.
             AccessError: the memory was published with another access before.
             BusyError: access="immutable" while a forked child, say, has the memory mapped for
                 writing; `copy=True` is the way out.
-            ArgumentTypeError: it is no tensor.
-            DtypeError, LayoutError, DeviceError: it is no tensor that can be shared.
+            ArgumentTypeError, DtypeError, LayoutError, DeviceError: no tensor that can be shared.
             UnsupportedTensorError: it is on a GPU, or of a newer DLPack.
             NotExportableError: its own `__dlpack__` or buffer refused; `__cause__` says why. Other
                 exceptions of its Python code, such as KeyboardInterrupt, come through.
             QuotaError, NoMemoryError: there is no room for it.
-            UnsupportedError: not built in this version.
         """
         _arguments.require_no_stream(stream)
         copying = _arguments.copy_value(copy)
+        is_writable = _arguments.switch(writable, "writable")
+        access, blocks = _inplace.terms(obj, copy, access, is_writable)
         fields = self._core.publish(
             _arguments.name_text(name),
             _sources.publishable(obj, copy is True),
@@ -267,6 +273,9 @@ class Client(Waiting):
             _arguments.keep_count(keep),
             _arguments.switch(expose, "expose"),
             _arguments.metadata_text(metadata),
+            blocks,
+            _arguments.switch(nobody_writes, "nobody_writes"),
+            is_writable,
         )
         publication = Publication(name=name, **fields)
         if isinstance(obj, Tensor) and not publication.copied:
@@ -388,6 +397,21 @@ class Client(Waiting):
             PermissionDeniedError: it belongs to somebody else.
         """
         self._core.remove(_arguments.name_text(name))
+
+    def unshare(self, name: str) -> None:
+        """Takes a name out of the listing and gives its owner private memory back.
+
+        For what `publish(copy=False)` has shared in place. The tensor has its memory for itself
+        again, at the same address and with the content of this moment; whoever has it attached
+        keeps what there is, which no longer follows. Also happens when the name was removed or
+        replaced by this client and nobody else holds it any more, and when the client is closed.
+
+        Raises:
+            NotFoundError: this client has shared nothing in place as that.
+            BusyError: the memory is published under another name, too.
+            NoMemoryError: call it again when there is memory.
+        """
+        self._core.unshare(_arguments.name_text(name))
 
     def shutdown(self) -> None:
         """Asks the broker to stop. Whoever holds memory keeps it.

@@ -18,6 +18,7 @@ def connect(
     /,
 ) -> Client: ...
 def draft(may_copy: bool, /) -> Draft: ...
+def prefer_shareable(min_bytes: int, /) -> int: ...
 def dtype_parse(name: str, /) -> tuple[int, int, int]: ...
 
 @final
@@ -40,8 +41,12 @@ class Client:
         keep: int,
         expose: bool,
         metadata: str | None,
+        blocks: tuple[tuple[int, int, int], ...],
+        nobody_writes: bool,
+        writable: bool,
         /,
     ) -> dict[str, Any]: ...
+    def unshare(self, name: str, /) -> None: ...
     def get(
         self,
         name: str,

@@ -128,9 +128,16 @@ class DeviceError(Error, BufferError):
 
 
 class CopyNeededError(Error, BufferError, ValueError):
-    """Only a copy would do, and `copy=False` forbade it."""
+    """Only a copy would do, and `copy=False` forbade it.
+
+    Attributes:
+        reason: why, in one word: "foreign", "not_owner", "private_map", "other_broker"; and of
+            memory that cannot be shared in place "small", "heap", "pool", "allocator", "mapping",
+            "not_writable", "hugetlb", "pinned" or "guard" (docs/in-place.md).
+    """
 
     code = "COPY_NEEDED"
+    reason: str | None = None
 
 
 class AccessError(Error, BufferError):

@@ -26,7 +26,8 @@ class Publication:
         name: the name as it was given.
         generation: number that this content of the name got; never repeats at one broker.
         copied: whether any bytes were copied into shared memory (a snapshot).
-        path: how they came to lie there: "allocated", "attached", "copied" or "empty".
+        path: how they came to lie there: "allocated", "attached", "copied", "in-place" (shared
+            where they lay, under their framework's pointer) or "empty".
         reason: why they were copied ("foreign", "requested", "not_owner", ...), None if not.
         tensor_bytes: bytes of all tensors, elements times element size.
         exposed_bytes: bytes that a reader can reach, which is the whole memory they lie in.
@@ -35,6 +36,10 @@ class Publication:
         aliases_previous: whether the replaced generation had the same memory.
         tensor_count: tensors of a bundle; 1 for a single tensor.
         copied_count: how many of them were copied.
+        access: as it was published: "live" for constants that were shared in place.
+        moved_bytes: bytes of whole pages that this call has shared in place.
+        neighbour_bytes: of those, other content of the same memory that readers can see, too: the
+            rest of a storage that a view was published of. 0: nothing but padding.
     """
 
     name: str
@@ -49,6 +54,9 @@ class Publication:
     aliases_previous: bool
     tensor_count: int
     copied_count: int
+    access: str
+    moved_bytes: int
+    neighbour_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,24 @@ def test_what_is_there_already_comes_without_waiting(client: tidl.Client, name: 
     assert holder_count(client, name) == 0
 
 
+def test_a_bundle_or_a_part_of_it(client: tidl.Client, name: str) -> None:
+    async def main() -> None:
+        task = await begun(client, client.aget(name, timeout=None))
+        client.publish(name, {"a": np.ones(2), "deep": {"b": np.zeros(3)}})
+        bundle = await task
+        assert isinstance(bundle, tidl.Bundle)
+        assert list(bundle.flat) == ["a", "deep/b"]
+        bundle.release()
+        with await client.aget(name, keys=["deep"]) as part:
+            assert list(part.flat) == ["deep/b"]
+        with pytest.raises(tidl.NotFoundError):
+            await client.aget(name, keys=["none"])
+        await settled(client)
+
+    asyncio.run(main(), debug=True)
+    assert holder_count(client, name) == 0
+
+
 def test_errors_are_those_of_get(client: tidl.Client, name: str) -> None:
     async def main() -> None:
         with pytest.raises(tidl.NotFoundError):

@@ -27,7 +27,9 @@ TT_TEST(kernel, environment_switches_off_one)
 
 TT_TEST(kernel, environment_switches_off_several)
 {
-	setenv("TIDL_WITHOUT", ",peerpidfd,,unheard-of,noexec-seal,sealed-shared-map,", 1);
+	setenv("TIDL_WITHOUT",
+	       ",peerpidfd,,unheard-of,noexec-seal,sealed-shared-map,userfaultfd,wp-unpopulated,",
+	       1);
 	for (int i = 0; i < TDP_KERNEL_FEATURE_COUNT; i++)
 		cr_assert_not(tdp_kernel_has(i));
 }

@@ -44,6 +44,11 @@ enum {
 	TDD_WAITS_PER_SESSION = 1024,
 	TDD_WAITS_PER_UID = 16384,
 
+	/* What answering those who waited for a name may take in one turn of the loop, in segments
+	 * handed out: half a millisecond. An answer takes as long as a few segments by itself. */
+	TDD_WAKE_STEPS = 1024,
+	TDD_STEPS_PER_WAKE = 8,
+
 	/* Generations that one uid keeps for tensors on their way, each for the pin time: a queue
 	 * of a data loader, a thousand a second. */
 	TDD_PINS_PER_UID = 65536,

@@ -136,6 +136,7 @@ void tdd_registry_unclaim(struct tdd_registry *registry, struct tdd_name *entry)
 	if (entry->current || entry->waiters || entry->subscriptions)
 		return;
 	assert(!entry->kept);
+	tdd_waiters_stop_waking(registry, entry);
 	HASH_DELETE(hh, registry->names, entry);
 	free(entry);
 }
@@ -218,6 +219,7 @@ void tdd_registry_unlist(struct tdd_registry *registry, struct tdd_publication *
 		entry_drop_kept(entry, publication);
 		return;
 	}
+	tdd_waiters_wake_rest(registry, entry);
 	tdd_events_report_unlisted(&registry->events, publication);
 	tdd_index_remove(&registry->index, publication->generation);
 	entry->current = NULL;

@@ -2,6 +2,7 @@
 #ifndef TDD_REGISTRY_H
 #define TDD_REGISTRY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +28,10 @@ struct tdd_name {
 	struct tdd_publication *kept;	 /* list: replaced and listed by number, newest first */
 	uint32_t kept_count;
 	struct tdd_waiter *waiters;
-	struct tdd_subscription *subscriptions; /* to this name and no other */
-	UT_hash_handle hh;			/* registry::names, by uid and text */
+	bool is_waking; /* some of them have not been told of `current` yet */
+	struct tdd_name *waking_prev, *waking_next; /* registry::waking */
+	struct tdd_subscription *subscriptions;	    /* to this name and no other */
+	UT_hash_handle hh;			    /* registry::names, by uid and text */
 	uint32_t key_bytes;
 	uint32_t owner_uid; /* the key begins here */
 	char text[];	    /* not terminated */
@@ -41,7 +44,9 @@ struct tdd_registry {
 	struct tdd_index alive; /* the same, and what is kept, leased or pinned */
 	struct tdd_timeline timeline;
 	struct tdd_events events;
-	uint64_t owner_grace_ms; /* between the death of an owner and the end of what it owned */
+	struct tdd_name *waking;   /* list */
+	uint64_t wake_steps_spent; /* in this turn of the loop */
+	uint64_t owner_grace_ms;   /* between the death of an owner and the end of what it owned */
 	struct tdd_segment *segments; /* map by id */
 	uint64_t last_generation;
 	uint64_t last_segment_id;

@@ -25,6 +25,7 @@
 #include "daemon/log.h"
 #include "daemon/map.h"
 #include "daemon/session.h"
+#include "daemon/waiter.h"
 #include "proto/wire/message.h"
 #include "proto/wire/packet.h"
 
@@ -173,6 +174,7 @@ static void server_go_on(void *context)
 static void server_turn_end(void *context)
 {
 	struct tdd_server *server = context;
+	bool has_more = tdd_waiters_turn(&server->registry);
 
 	do {
 		if (server->has_closing_session)
@@ -180,9 +182,10 @@ static void server_turn_end(void *context)
 		server_send_news(server);
 	} while (server->has_closing_session);
 	tdd_events_turn(&server->registry.events);
+	has_more |= tdd_closer_turn();
 	/* A timer that is due makes the loop come back without waiting. */
-	if (tdd_closer_turn())
-		tdd_timer_start(server->closer_timer, 0);
+	if (has_more)
+		tdd_timer_start(server->turn_timer, 0);
 	server_follow_timeline(server);
 }
 
@@ -375,7 +378,7 @@ static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_retry, server, &server->retry_timer, fault);
 	if (r == 0)
-		r = tdd_timer_new(server->loop, server_go_on, server, &server->closer_timer, fault);
+		r = tdd_timer_new(server->loop, server_go_on, server, &server->turn_timer, fault);
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_deadline_passed, server, &server->end_timer,
 				  fault);
@@ -451,7 +454,7 @@ struct tdd_server *tdd_server_free(struct tdd_server *server)
 	tdd_timer_free(server->accept_pause);
 	tdd_timer_free(server->exit_timer);
 	tdd_timer_free(server->retry_timer);
-	tdd_timer_free(server->closer_timer);
+	tdd_timer_free(server->turn_timer);
 	tdd_timer_free(server->end_timer);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(server->signals); i++)
 		tdd_signal_free(server->signals[i]);

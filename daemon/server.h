@@ -50,11 +50,11 @@ struct tdd_server {
 	struct tdd_listener listener; /* fd -1: none */
 	struct tdd_watch *listener_watch;
 	struct tdd_timer *accept_pause;
-	struct tdd_timer *exit_timer;	/* idle, or the next try to take the start lock */
-	struct tdd_timer *closer_timer; /* runs while descriptors wait to be closed */
-	struct tdd_timer *retry_timer;	/* runs only while an outbox waits for its drain */
-	struct tdd_timer *end_timer;	/* to the next deadline of the registry */
-	uint64_t end_at_ms;		/* for which it runs; UINT64_MAX: it does not */
+	struct tdd_timer *exit_timer;  /* idle, or the next try to take the start lock */
+	struct tdd_timer *turn_timer;  /* due while something is left for the next turn */
+	struct tdd_timer *retry_timer; /* runs only while an outbox waits for its drain */
+	struct tdd_timer *end_timer;   /* to the next deadline of the registry */
+	uint64_t end_at_ms;	       /* for which it runs; UINT64_MAX: it does not */
 	struct tdd_signal *signals[3];
 	unsigned exit_tries;
 	uint64_t retry_ms;

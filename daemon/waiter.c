@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/limits.h"
 #include "daemon/publication.h"
 #include "daemon/reader.h"
 #include "daemon/registry.h"
@@ -133,15 +134,63 @@ struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t req
 	return NULL;
 }
 
-void tdd_waiters_wake(struct tdd_publication *publication)
+/* False when the steps did not suffice for all. The name cannot go meanwhile: it has a publication.
+ */
+static bool entry_wake(const struct tdd_name *entry, uint64_t *steps, uint64_t limit)
 {
+	struct tdd_publication *publication = entry->current;
 	struct tdd_waiter *waiter, *next;
 
-	/* The name cannot go meanwhile: it has a publication. */
-	DL_FOREACH_SAFE (publication->entry->waiters, waiter, next) {
-		if (publication->generation > waiter->newer_than)
-			waiter->wake(waiter, publication);
+	DL_FOREACH_SAFE (entry->waiters, waiter, next) {
+		if (waiter->told_generation == publication->generation)
+			continue;
+		if (*steps >= limit)
+			return false;
+		waiter->told_generation = publication->generation;
+		if (publication->generation <= waiter->newer_than)
+			continue;
+		*steps += TDD_STEPS_PER_WAKE + publication->segment_count;
+		waiter->wake(waiter, publication);
 	}
+	return true;
+}
+
+void tdd_waiters_wake(struct tdd_publication *publication)
+{
+	struct tdd_registry *registry = publication->registry;
+	struct tdd_name *entry = publication->entry;
+
+	if (entry_wake(entry, &registry->wake_steps_spent, TDD_WAKE_STEPS) || entry->is_waking)
+		return;
+	entry->is_waking = true;
+	DL_APPEND2(registry->waking, entry, waking_prev, waking_next);
+}
+
+void tdd_waiters_stop_waking(struct tdd_registry *registry, struct tdd_name *entry)
+{
+	if (!entry->is_waking)
+		return;
+	entry->is_waking = false;
+	DL_DELETE2(registry->waking, entry, waking_prev, waking_next);
+}
+
+bool tdd_waiters_turn(struct tdd_registry *registry)
+{
+	registry->wake_steps_spent = 0;
+	while (registry->waking &&
+	       entry_wake(registry->waking, &registry->wake_steps_spent, TDD_WAKE_STEPS))
+		tdd_waiters_stop_waking(registry, registry->waking);
+	return registry->waking != NULL;
+}
+
+void tdd_waiters_wake_rest(struct tdd_registry *registry, struct tdd_name *entry)
+{
+	uint64_t steps = 0;
+
+	if (!entry->is_waking)
+		return;
+	(void)entry_wake(entry, &steps, UINT64_MAX);
+	tdd_waiters_stop_waking(registry, entry);
 }
 
 void tdd_waiters_wake_released(struct tdd_publication *publication)

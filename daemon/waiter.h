@@ -2,6 +2,7 @@
 #ifndef TDD_WAITER_H
 #define TDD_WAITER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/holder.h"
@@ -28,6 +29,7 @@ struct tdd_waiter {
 	uint64_t request_id;
 	enum tidl_attach attach;
 	uint64_t newer_than;	     /* generations up to this one do not count */
+	uint64_t told_generation;    /* the last one that it was woken for */
 	struct tdd_wanted_keys keys; /* owned; in one block */
 	struct tdd_holder *holder;
 	struct tdd_registry *registry;
@@ -63,8 +65,20 @@ struct tdd_waiter *tdd_waiter_free(struct tdd_waiter *waiter);
 /* NULL: the holder does not wait by this id. */
 struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t request_id);
 
-/* Wake all that wait for the publication's name, the longest waiting first. */
+/*
+ * Wake all that wait for the publication's name, the longest waiting first: as many as one turn of
+ * the loop has time for, the rest in the turns that follow, and all of them before the name goes.
+ */
 void tdd_waiters_wake(struct tdd_publication *publication);
+
+/* A turn of the loop has ended. True when there are more to wake in the next one. */
+bool tdd_waiters_turn(struct tdd_registry *registry);
+
+/* Those of a name that were left for later, now. */
+void tdd_waiters_wake_rest(struct tdd_registry *registry, struct tdd_name *entry);
+
+/* The name goes. */
+void tdd_waiters_stop_waking(struct tdd_registry *registry, struct tdd_name *entry);
 
 /* A lease or a pin has gone: wake those for whom the publication is released by that. */
 void tdd_waiters_wake_released(struct tdd_publication *publication);

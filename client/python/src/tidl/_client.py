@@ -279,9 +279,10 @@ class Client(Waiting):
         )
         publication = Publication(name=name, **fields)
         if isinstance(obj, Tensor) and not publication.copied:
+            broker = self.broker
             obj._published = PickledAddress(
-                self.broker.id,
-                self.broker.uid,
+                broker.id,
+                broker.uid,
                 name.rpartition(":")[2],
                 publication.generation,
                 "write" if access == "shared" else "read",

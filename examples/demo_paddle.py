@@ -14,19 +14,24 @@ import tidl
 PAINTER_TIMEOUT_S = 120
 
 
-def publish(client: tidl.Client, name: str, tensor: paddle.Tensor) -> None:
-    publication = client.publish(name, tensor)
+def publish(
+    client: tidl.Client, name: str, tensor: paddle.Tensor, copy: bool | None = None
+) -> None:
+    publication = client.publish(name, tensor, copy=copy)
     copied = "yes, " + str(publication.reason) if publication.copied else "no"
     print(
-        f"published {name}, shape {list(tensor.shape)}, strides {tensor.strides}, copied: {copied}"
+        f"published {name}, shape {list(tensor.shape)}, strides {tensor.strides}, "
+        f"{publication.path}, copied: {copied}"
     )
     if publication.copied:
         sys.exit("that was to be without a copy")
 
 
-def exchange(client: tidl.Client, name: str, tensor: paddle.Tensor) -> None:
-    """Publishes the tensor, waits for the painter's sign, and keeps it until it was looked at."""
-    publish(client, name, tensor)
+def exchange(
+    client: tidl.Client, name: str, tensor: paddle.Tensor, copy: bool | None = None
+) -> None:
+    """Publishes the tensor and waits for the painter's sign."""
+    publish(client, name, tensor, copy)
     support.report("published", tensor.data_ptr())
     client.get(f"{name}.painted", timeout=PAINTER_TIMEOUT_S).release()
 
@@ -60,6 +65,32 @@ def show_permuted_view(client: tidl.Client) -> None:
     client.remove("demo/permuted")
 
 
+def show_own_memory(client: tidl.Client) -> None:
+    """Paddle's own tensor, in memory that Paddle allocated: shared where it lies."""
+    own = paddle.ones([512, 512])
+    exchange(client, "demo/own", own, copy=False)
+    print(f"sum of its own paddle.ones([512, 512]): {float(own.sum())}")
+    if float(own.sum()) != 0.0:
+        sys.exit("those are not zeros")
+    support.report("seen", own.data_ptr())
+    support.hold()
+    client.unshare("demo/own")
+    print(f"its memory is private again, with what was painted: {float(own.sum())}")
+
+
+def paint_taichis_field(client: tidl.Client) -> None:
+    with client.get("demo/field", access="write", timeout=PAINTER_TIMEOUT_S) as tensor:
+        canvas = tensor.to_paddle()
+        canvas.fill_(2.0)
+        print("painted 2.0 over Taichi's field")
+        client.publish("demo/field.painted", np.zeros((), dtype="uint8"))
+        support.report("painted", canvas.data_ptr())
+        support.hold()
+        client.remove("demo/field.painted")
+
+
 with tidl.connect() as client:
     show_ones_become_zeros(client)
     show_permuted_view(client)
+    show_own_memory(client)
+    paint_taichis_field(client)

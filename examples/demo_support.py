@@ -7,6 +7,11 @@ import json
 import os
 import sys
 
+import tidl
+
+# Before the frameworks are there: what they allocate later can then be shared where it lies.
+tidl.prefer_shareable()
+
 
 def memfd_inode(address: int) -> int:
     """The inode of the memfd that is mapped at this address of this process, 0 if none is."""

@@ -23,7 +23,16 @@ from testrun.leftovers import brokers_under, wait_for_end
 from tree import ROOT
 
 END_S = 10.0
-NAMES = ("demo/ones", "demo/permuted")
+
+# Who publishes what, in the order of the play. The other one paints it. What the frameworks have
+# allocated for themselves comes in the second act.
+NAMES = {
+    "demo/ones": "paddle",
+    "demo/permuted": "paddle",
+    "demo/own": "paddle",
+    "demo/field": "taichi",
+}
+SECOND_ACT = "demo/own"
 
 
 class DemoFailed(Exception):
@@ -141,9 +150,9 @@ def maps_inode(pid: int, inode: int) -> bool:
 
 
 def look(runtime: Path, name: str, publisher: Report, painter: Report) -> None:
-    """While both hold it: what tidlctl and the kernel say."""
+    """While both have it: what tidlctl and the kernel say."""
     print(f"\n$ tidlctl list\n{tidlctl(runtime, 'list')}")
-    if name == NAMES[0]:  # the second one would read alike
+    if name == next(iter(NAMES)):  # the others would read alike
         print(f"$ tidlctl inspect {name}\n{tidlctl(runtime, 'inspect', name)}")
     inspection = json.loads(tidlctl(runtime, "--json", "inspect", name))
     segment = inspection["segments"][0]["inode"]
@@ -151,7 +160,7 @@ def look(runtime: Path, name: str, publisher: Report, painter: Report) -> None:
     print(f"Was anything copied? ({name})")
     inode = publisher.inode
     check(inode != 0, f"the publisher's framework computes in a memfd, inode {inode}")
-    check(painter.inode == inode, "Taichi's array lies in the same memfd")
+    check(painter.inode == inode, "the painter's framework computes in the same memfd")
     check(segment == inode, "the broker says the same of the publication")
     for pid in (publisher.pid, painter.pid):
         check(maps_inode(pid, inode), f"/proc/{pid}/maps shows it")
@@ -165,13 +174,16 @@ def play(runtime: Path) -> None:
         Actor("paddle", "demo_paddle.py", runtime) as paddle,
         Actor("taichi", "demo_taichi.py", runtime) as taichi,
     ):
-        for name in NAMES:
-            published = paddle.await_step("published")
-            painted = taichi.await_step("painted")
-            paddle.await_step("seen")
+        for name, owner in NAMES.items():
+            if name == SECOND_ACT:
+                print("---- Second act: what the frameworks have allocated for themselves ----\n")
+            publisher, painter = (paddle, taichi) if owner == paddle.name else (taichi, paddle)
+            published = publisher.await_step("published")
+            painted = painter.await_step("painted")
+            publisher.await_step("seen")
             look(runtime, name, published, painted)
-            taichi.let_go()
-            paddle.let_go()
+            painter.let_go()
+            publisher.let_go()
         taichi.await_end()
         paddle.await_end()
 

@@ -125,8 +125,25 @@ def _paddle_allocation(obj: Any) -> Block | None:
     return obj.data_ptr() - offset, bytes_below, MALLOC
 
 
+def _taichi_pages(obj: Any) -> Block | None:
+    from tidl.taichi._share import memory_of
+
+    memory = memory_of(obj)
+    return None if memory is None else (memory.address, memory.size_bytes, PAGES)
+
+
+def _taichi_export(obj: Any) -> Block | None:
+    """Exports of Taichi's memory, and what the arrays made of them keep."""
+    owner = getattr(obj, "taichi_owner", None)
+    return None if owner is None else _taichi_pages(owner)
+
+
 _ASK = {
     "torch": _torch_storage,
     "numpy": _numpy_base,
     "paddle": _paddle_allocation,
+    "taichi": _taichi_pages,
+    "quadrants": _taichi_pages,
+    "gstaichi": _taichi_pages,
+    "tidl": _taichi_export,
 }

@@ -19,6 +19,7 @@ from tidl.taichi._attach import attach_field, detach_field
 from tidl.taichi._export import Export, to_dlpack
 from tidl.taichi._import import from_dlpack
 from tidl.taichi._kernels import flat_index_for
+from tidl.taichi._share import share
 from tidl.taichi._strided import Strided, strided
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "flat_index",
     "flat_index_for",
     "from_dlpack",
+    "share",
     "strided",
     "to_dlpack",
 ]

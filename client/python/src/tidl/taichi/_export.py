@@ -77,6 +77,11 @@ class Export:
         self._outlives = outlives  # the memory is not Taichi's
 
     @property
+    def taichi_owner(self) -> Any:
+        """The field or ndarray whose memory this is; None if it is none of Taichi's."""
+        return None if self._outlives else getattr(self._array.base, "taichi_owner", None)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Extents, those of the elements last."""
         return self._array.shape
@@ -139,7 +144,7 @@ class _Memory:
     """What NumPy arrays are made of, and keep."""
 
     def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
-        self._owner = owner
+        self.taichi_owner = owner
         self.__array_interface__ = interface
 
 

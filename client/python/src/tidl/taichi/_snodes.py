@@ -58,6 +58,14 @@ def tree_of(field: Any) -> int | None:
     return None if place is None else int(place.get_snode_tree_id())
 
 
+def root_bytes_of(field: Any) -> int:
+    """The size of the whole tree that a placed field lies in."""
+    snode = field._get_field_members()[0].ptr.snode()
+    while _kind(snode) != "root":
+        snode = snode.parent
+    return int(snode.cell_size_bytes)
+
+
 def _walk(member: Any) -> Place:
     """Climbs from one place to its root."""
     place = member.ptr.snode()

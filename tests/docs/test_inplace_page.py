@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example of docs/in-place.md holds what it asserts, and its table names every reason."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import tidl
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/in-place.md").read_text()
+PACKAGE = Path(tidl.__file__).parent
+
+
+def test_the_example(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("TIDL_")}
+    environment["XDG_RUNTIME_DIR"] = str(tmp_path)
+    environment["TIDL_DAEMON"] = str(PACKAGE / "bin/tidld")
+    try:
+        subprocess.run([sys.executable, "-c", example], env=environment, check=True, timeout=120)
+    finally:
+        subprocess.run([PACKAGE / "bin/tidlctl", "shutdown"], env=environment, timeout=30)
+
+
+def test_every_reason_is_told() -> None:
+    header = (ROOT / "include/tidl/publish.h").read_text()
+    reasons = re.findall(r"TIDL_COPY_REASON_(\w+) = (\d+)", header)
+    for word, number in reasons:
+        if int(number) >= 6:
+            assert f"`{word.lower()}`" in PAGE, word

@@ -273,7 +273,7 @@ def test_bundles_are_live_as_a_whole(client: tidl.Client, name: str) -> None:
     bundle = client.get(name)
     own["y"].to_numpy()[:] = 2
     assert bundle["y"].to_numpy().tolist() == [2] * 4
-    with pytest.raises(tidl.CopyNeededError, match="'z': the tensor does not lie .* live copy"):
+    with pytest.raises(tidl.CopyNeededError, match=r"'z': the tensor does not lie .* live copy"):
         client.publish(f"{name}/2", {"x": client.zeros((3,)), "z": np.ones(3)}, access="live")
     assert client.list(f"{name}/2") == []
 

@@ -176,6 +176,30 @@ def test_the_broker_ends(owner: Peer, name: str, own_runtime: Path) -> None:
     owner.do("kernels.tree.destroy(); ti.reset()")
 
 
+def test_where_writers_cannot_be_stopped(
+    client: tidl.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No userfaultfd: refused, unless the caller says that no kernel runs."""
+    monkeypatch.setenv("TIDL_WITHOUT", "userfaultfd")
+    with taichi_families.worker(taichi_families.FAMILIES[0], "taichi_layouts") as peer:
+        peer.do(
+            "import tidl.taichi\n"
+            "taichi_layouts.start(ti)\n"
+            "client = tidl.connect()\n"
+            "x = ti.ndarray(ti.f32, (3000,)); x.fill(2)\n"
+            "try:\n"
+            f"    tidl.taichi.share(x, {name!r}, client=client)\n"
+            "except tidl.CopyNeededError as error:\n"
+            "    reason = error.reason\n"
+        )
+        assert peer.ask("reason") == "guard"
+        assert client.list(name) == []
+        peer.do(f"client.publish({name!r}, x, copy=False, nobody_writes=True); x.fill(5)")
+        assert client.get(name).to_numpy().sum() == 15000
+        peer.do(f"client.unshare({name!r}); x.fill(6)")
+        assert peer.ask("float(x.to_numpy().sum())") == 18000
+
+
 def test_at_the_end_of_the_interpreter(client: tidl.Client, owner: Peer, name: str) -> None:
     owner.do(f"kernels.share({name!r}); kernels.paint(3.0)")
     assert owner.end() == 0

@@ -7,6 +7,7 @@ import ctypes.util
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,29 @@ def test_the_owner_is_killed(client: tidl.Client, other: Peer, name: str) -> Non
     client.remove(name)
     del mine
     assert eventually(lambda: not client.list(name))
+
+
+def is_moving(address: int, pid: int) -> bool:
+    return memfd_inode(address, pid) != 0
+
+
+def test_the_owner_is_killed_while_it_moves(
+    own_runtime: Path, start_peer: Callable[..., Peer]
+) -> None:
+    """The broker counts exactly: it has room for one more of that size, again and again."""
+    size = 64 * MEGABYTE
+    environment = {**ALONE, "TIDLD_QUOTA_UID": str(size + size // 2)}
+    with Peer(SETUP, environment=environment) as keeper:
+        for _ in range(5):
+            owner = start_peer(SETUP, environment=environment)
+            owner.do(f"x = np.ones({size}, np.uint8)")
+            address = owner.ask("x.ctypes.data")
+            owner.start("client.publish('x', x, copy=False, retain='owner')")
+            assert eventually(partial(is_moving, address, owner.pid))
+            os.kill(owner.pid, signal.SIGKILL)
+            owner.process.wait()
+            assert eventually(lambda: not keeper.ask("client.list('**')"))
+        keeper.do(f"y = client.empty(({size},), dtype='uint8')")
 
 
 def test_a_child_has_the_same_memory(client: tidl.Client, other: Peer, name: str) -> None:

@@ -225,9 +225,8 @@ class Client(Waiting):
             copy: None copies if needed, True always (tensors on other devices, too), False never:
                 large tensors then become shared memory in place, under their framework's pointer
                 (docs/in-place.md), and are kept until `unshare()` or until nobody has them.
-            retain: "persist" (until removed; a private broker says "until-idle"), "owner" (until
-                this client closes, or a moment after it died), or seconds from now. None:
-                "persist".
+            retain: "persist" or None (until removed; a private broker says "until-idle"), "owner"
+                (until this client closes, or a moment after it died), or seconds from now.
             mode: permission bits for owner, group and others: reading (4) and writing (2) only.
             group: name or id of the group that the group bits speak of; None: the caller's own.
             replace: whether to take over a name that is in use; holders of what it named before

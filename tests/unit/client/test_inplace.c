@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -167,6 +168,24 @@ TT_TEST(inplace, memory_that_its_owner_freed_is_left_alone)
 	tt_memory_expect_intact(&next);
 	cr_assert_eq(tidl_unshare(world.client, "y"), 0, "%s", tidl_last_error());
 	tt_memory_deinit(&next);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace, a_limit_of_file_sizes_is_no_obstacle)
+{
+	const struct rlimit limit = {.rlim_cur = TT_PAGE_BYTES, .rlim_max = TT_PAGE_BYTES};
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, PIECE_BYTES + TT_PAGE_BYTES);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	cr_expect(!tt_memory_is_private(&memory));
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	tt_memory_deinit(&memory);
 	tt_world_deinit(&world);
 }
 

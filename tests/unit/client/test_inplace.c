@@ -335,12 +335,10 @@ TT_TEST(inplace, only_private_memory_is_moved)
 
 /* ---- malloc ---- */
 
-static bool malloc_is_shareable(void)
+static void require_glibc_malloc(void)
 {
-	if (tdc_malloc_is_known())
-		return true;
-	cr_log_info("skipped: malloc is not glibc's here (a sanitizer's?)");
-	return false;
+	if (!tdc_malloc_is_known())
+		cr_skip_test("a sanitizer has replaced malloc");
 }
 
 TT_TEST(inplace, blocks_of_malloc_are_found_by_their_header)
@@ -349,8 +347,7 @@ TT_TEST(inplace, blocks_of_malloc_are_found_by_their_header)
 	struct tt_memory memory;
 	void *data = NULL;
 
-	if (!malloc_is_shareable())
-		return;
+	require_glibc_malloc();
 	tt_world_init(&world);
 	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
 	for (size_t alignment = 16; alignment <= 8192; alignment *= 2) {
@@ -372,13 +369,11 @@ TT_TEST(inplace, small_blocks_and_the_heap_are_refused)
 {
 	struct tt_world world;
 	struct tt_memory memory;
-	void *data = malloc(1000);
+	void *data;
 
-	if (!malloc_is_shareable()) {
-		free(data);
-		return;
-	}
+	require_glibc_malloc();
 	tt_world_init(&world);
+	data = malloc(1000);
 	tt_memory_init_over(&memory, data, 1000);
 	memory.options.block_count = 0;
 	cr_expect_eq(tt_memory_publish(&memory, world.client, "x"), TIDL_ERR_COPY_NEEDED);
@@ -403,8 +398,7 @@ TT_TEST(inplace, a_hostile_writer_cannot_break_free)
 	unsigned char *page;
 	void *data;
 
-	if (!malloc_is_shareable())
-		return;
+	require_glibc_malloc();
 	tt_world_init(&world);
 	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
 	data = malloc((size_t)1 << 20);

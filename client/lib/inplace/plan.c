@@ -87,11 +87,14 @@ static int planning_merge(struct planning *planning, struct tdp_fault *fault)
 
 	qsort(ranges, planning->range_count, sizeof(*ranges), range_compare);
 	for (size_t i = 0; i < planning->range_count; i++) {
-		const struct tdc_range *last = count > 0 ? &ranges[count - 1] : NULL;
+		struct tdc_range *last = count > 0 ? &ranges[count - 1] : NULL;
 
 		if (last != NULL && last->begin == ranges[i].begin &&
-		    last->size_bytes == ranges[i].size_bytes)
+		    last->size_bytes == ranges[i].size_bytes) {
+			if (ranges[i].content_end > last->content_end)
+				last->content_end = ranges[i].content_end;
 			continue;
+		}
 		if (last != NULL && last->begin + last->size_bytes > ranges[i].begin)
 			return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
 					     "two blocks of the call overlap: name each memory "
@@ -136,27 +139,28 @@ static int planning_find_ranges(struct planning *planning, size_t *ret_culprit,
 }
 
 /*
- * Bytes of a range that none of the tensors from @items on touches, but for what allocators put
- * around a block: up to a page on either side.
+ * Bytes of a range that were asked for and that none of the tensors from @items on touches. Blocks
+ * of whole pages were rounded: what is less than a page at their end is nothing.
  */
 static uint64_t range_neighbours(const struct tdc_range *range, const struct tdc_move_item *items,
 				 size_t count)
 {
-	uint64_t page_bytes = tdp_page_bytes();
-	uintptr_t position = (uintptr_t)range->begin;
-	uintptr_t end = position + range->size_bytes;
+	uintptr_t position = range->content_begin;
 	uint64_t neighbour_bytes = 0;
+	uintptr_t rest_bytes;
 
 	for (size_t i = 0; i < count; i++) {
 		const struct tdc_import *import = items[i].import;
 
-		if (import->begin > position &&
-		    (position != (uintptr_t)range->begin || import->begin - position >= page_bytes))
+		if (import->begin > position)
 			neighbour_bytes += import->begin - position;
 		if (import->end > position)
 			position = import->end;
 	}
-	return neighbour_bytes + (end - position > page_bytes ? end - position : 0);
+	rest_bytes = range->content_end > position ? range->content_end - position : 0;
+	if (range->header == NULL && rest_bytes < tdp_page_bytes())
+		rest_bytes = 0;
+	return neighbour_bytes + rest_bytes;
 }
 
 static uint64_t planning_neighbours(const struct planning *planning)

@@ -193,6 +193,8 @@ static int range_of_malloc(const struct tdc_maps *maps, const struct tidl_block 
 	begin = address & ~page_mask;
 	range.begin = (unsigned char *)block->address - (address - begin);
 	range.size_bytes = end - begin;
+	range.content_begin = address;
+	range.content_end = address + block->bytes;
 	if (address != begin) {
 		range.header = (unsigned char *)block->address - TDC_HEADER_BYTES;
 		memcpy(range.saved_header, range.header, TDC_HEADER_BYTES);
@@ -211,7 +213,12 @@ static int range_of_pages(const struct tidl_block *block, struct tdc_range *ret_
 		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
 				     "a block of pages must begin and end on page boundaries: "
 				     "round it");
-	*ret_range = (struct tdc_range){.begin = block->address, .size_bytes = block->bytes};
+	*ret_range = (struct tdc_range){
+		.begin = block->address,
+		.size_bytes = block->bytes,
+		.content_begin = (uintptr_t)block->address,
+		.content_end = (uintptr_t)block->address + block->bytes,
+	};
 	return 0;
 }
 

@@ -25,6 +25,8 @@ enum {
 struct tdc_range {
 	unsigned char *begin;
 	size_t size_bytes;
+	uintptr_t content_begin; /* what the owner asked for; around it is padding */
+	uintptr_t content_end;
 	size_t shared_bytes;   /* of them, from `begin` on, are pages of a segment by now */
 	unsigned char *header; /* of malloc, if it lies in here; NULL: none */
 	unsigned char saved_header[TDC_HEADER_BYTES];

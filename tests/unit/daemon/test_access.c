@@ -179,12 +179,14 @@ TT_TEST(access, the_first_publication_decides)
 	cr_expect_eq(publish_as(server, &client, "b", segment_id, TIDL_ACCESS_SHARED),
 		     TIDL_ERR_ACCESS);
 	cr_expect_eq(publish_as(server, &client, "b", segment_id, TIDL_ACCESS_LIVE), 0);
-	cr_expect_eq(tt_call(server, &client,
-			     (struct tdp_message){.kind = TDP_MESSAGE_REMOVE, .remove = {"a"}}),
-		     0);
-	cr_expect_eq(tt_call(server, &client,
-			     (struct tdp_message){.kind = TDP_MESSAGE_REMOVE, .remove = {"b"}}),
-		     0);
+	cr_expect_eq(
+		tt_call(server, &client,
+			(struct tdp_message){.kind = TDP_MESSAGE_REMOVE, .remove = {.name = "a"}}),
+		0);
+	cr_expect_eq(
+		tt_call(server, &client,
+			(struct tdp_message){.kind = TDP_MESSAGE_REMOVE, .remove = {.name = "b"}}),
+		0);
 	cr_expect_eq(publish_as(server, &client, "a", segment_id, TIDL_ACCESS_SHARED),
 		     TIDL_ERR_ACCESS, "seals do not go with the name");
 	tt_disconnect(&client);

@@ -10,7 +10,7 @@ enum { WAITING = 4 * TDD_WAKE_STEPS / TDD_STEPS_PER_WAKE };
 
 static void park_all(struct tdd_server *server, struct tt_client *client)
 {
-	cr_assert_leq(WAITING, TDD_WAITS_PER_SESSION);
+	cr_assert((int)WAITING <= (int)TDD_WAITS_PER_SESSION);
 	for (int i = 0; i < WAITING; i++) {
 		tt_send(client, tt_get_waiting("x"));
 		if (i % TT_TURNS == TT_TURNS - 1)

@@ -10,6 +10,7 @@
 #include "client/lib/call.h"
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
+#include "client/lib/generation.h"
 #include "client/lib/report.h"
 #include "proto/keys.h"
 
@@ -71,14 +72,6 @@ struct tdp_message tdc_attach_message(const struct tdc_attach_request *request)
 	};
 }
 
-static int attach_expired(const struct tdc_attach_request *request, struct tdp_fault *fault)
-{
-	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
-			     "nothing that you may read was published as '%s' within %lld ms: "
-			     "wait longer, or check that its publisher runs",
-			     request->name->path, (long long)request->timeout_ms);
-}
-
 int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *request,
 	       struct tdc_grant *ret_grant, struct tdp_fault *fault)
 {
@@ -100,7 +93,10 @@ int tdc_attach(struct tidl_client *client, const struct tdc_attach_request *requ
 	r = tdc_call(client, &message, deadline, TDP_MESSAGE_GRANTED, &reply, fault);
 	if (r != 0) {
 		tdc_lease_end(client, lease);
-		return r == TDC_CALL_EXPIRED ? attach_expired(request, fault) : r;
+		return r != TDC_CALL_EXPIRED
+			       ? r
+			       : tdc_generation_expired(request->name, request->newer_than,
+							request->timeout_ms, fault);
 	}
 	r = tdc_grant_init(client, &wanted, reply, lease, ret_grant, fault);
 	if (r == 0)

@@ -40,26 +40,30 @@ struct tdp_message tdc_wait_message(const struct tdc_name *name,
 	};
 }
 
+int tdc_generation_expired(const struct tdc_name *name, uint64_t newer_than, int64_t timeout_ms,
+			   struct tdp_fault *fault)
+{
+	if (newer_than != 0)
+		return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
+				     "'%s' got no generation above %llu within %lld ms: wait "
+				     "longer, or check that its publisher runs",
+				     name->path, (unsigned long long)newer_than,
+				     (long long)timeout_ms);
+	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
+			     "nothing that you may read was published as '%s' within %lld ms: "
+			     "wait longer, or check that its publisher runs",
+			     name->path, (long long)timeout_ms);
+}
+
 static int wait_expired(const struct tdc_name *name, const struct tidl_wait_options *options,
 			struct tdp_fault *fault)
 {
-	long long timeout_ms = options->timeout_ms;
-
 	if (options->released != 0)
 		return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
 				     "somebody still holds '%s' after %lld ms: wait longer, or "
 				     "see who it is with `tidlctl inspect`",
-				     name->path, timeout_ms);
-	if (options->newer_than != 0)
-		return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
-				     "'%s' got no generation above %llu within %lld ms: wait "
-				     "longer, or check that its publisher runs",
-				     name->path, (unsigned long long)options->newer_than,
-				     timeout_ms);
-	return tdp_fault_set(fault, TIDL_ERR_TIMEOUT,
-			     "nothing that you may read was published as '%s' within %lld ms: "
-			     "wait longer, or check that its publisher runs",
-			     name->path, timeout_ms);
+				     name->path, (long long)options->timeout_ms);
+	return tdc_generation_expired(name, options->newer_than, options->timeout_ms, fault);
 }
 
 int tdc_wait(struct tidl_client *client, const struct tdc_name *name,

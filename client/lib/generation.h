@@ -27,6 +27,13 @@ int tdc_wait(struct tidl_client *client, const struct tdc_name *name,
 	     const struct tidl_wait_options *options, uint64_t *ret_generation,
 	     struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/*
+ * The failure of a wait whose time is over: for a name, or, where @newer_than is not 0, for a
+ * generation above that one. Returns TIDL_ERR_TIMEOUT.
+ */
+int tdc_generation_expired(const struct tdc_name *name, uint64_t newer_than, int64_t timeout_ms,
+			   struct tdp_fault *fault);
+
 /* Pin a generation for a while. */
 int tdc_pin(struct tidl_client *client, const struct tdc_name *name, uint64_t generation,
 	    struct tdp_fault *fault) TDP_MUST_CHECK;

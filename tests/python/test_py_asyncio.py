@@ -100,6 +100,11 @@ def test_errors_are_those_of_get(client: tidl.Client, name: str) -> None:
             await client.aget(name, timeout=0.02)
         assert caught.value.code == "TIMEOUT"
         assert name in str(caught.value)
+        with pytest.raises(tidl.TimedOutError, match="nothing that you may read was published"):
+            await client.await_generation(name, timeout=0.02)
+        seen = client.publish(name, np.ones(3)).generation
+        with pytest.raises(tidl.TimedOutError, match=f"got no generation above {seen} within"):
+            await client.aget(name, newer_than=seen, timeout=0.02)
         await settled(client)
 
     asyncio.run(main(), debug=True)

@@ -35,6 +35,19 @@ def test_timeout(client: tidl.Client, name: str) -> None:
     assert client.get(name, timeout=0.05).shape == (2,)
 
 
+def test_a_late_generation_is_not_said_to_be_a_missing_name(
+    client: tidl.Client, name: str
+) -> None:
+    client.publish(name, np.ones(2))
+    seen = client.get(name).generation
+    with pytest.raises(tidl.TimedOutError, match=f"got no generation above {seen} within"):
+        client.get(name, newer_than=seen, timeout=0.01)
+    with pytest.raises(tidl.TimedOutError, match=f"got no generation above {seen} within"):
+        client.wait(name, newer_than=seen, timeout=0.01)
+    with pytest.raises(tidl.TimedOutError, match="nothing that you may read was published"):
+        client.wait(f"{name}/other", timeout=0.01)
+
+
 def test_wait_ends_when_the_name_appears(client: tidl.Client, peer: Peer, name: str) -> None:
     peer.start(f"client.get({name!r}, timeout=None).to_numpy().tolist()", is_expression=True)
     client.publish(name, np.arange(3))

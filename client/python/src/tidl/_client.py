@@ -17,7 +17,7 @@ from tidl._pickling import Address as PickledAddress
 from tidl._pickling import open_clients
 from tidl._records import Broker, Inspection, ListEntry, Publication
 from tidl._tensor import Tensor
-from tidl._waiting import Waiting
+from tidl._waiting import Waiting, expired
 
 Address = str | os.PathLike[str]
 Shape = SupportsIndex | Iterable[SupportsIndex]
@@ -364,8 +364,7 @@ class Client(Waiting):
             lambda key: self._core.get_begin(text, attach, seconds != 0, wanted, above, paths, key),
             lambda pending: pending.result(),
             seconds or None,
-            f"nothing that you may read was published as {name!r} within {seconds} seconds: wait "
-            "longer, or check that its publisher runs",
+            expired(name, above, seconds),
         )
         return result if isinstance(result, Tensor) else Bundle(result, paths)
 

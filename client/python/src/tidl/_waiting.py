@@ -10,6 +10,14 @@ from tidl._loops import Loops
 from tidl._watch import Watch, kind_bits
 
 
+def expired(name: str, above: int, seconds: float | None) -> str:
+    """What to say when a name, or a generation of it, did not come in time."""
+    what = f"{name!r} got no generation above {above}"
+    if not above:
+        what = f"nothing that you may read was published as {name!r}"
+    return f"{what} within {seconds} seconds: wait longer, or check that its publisher runs"
+
+
 class Waiting:
     """What `Client` inherits."""
 
@@ -57,8 +65,7 @@ class Waiting:
             lambda key: self._core.wait_begin(text, above, False, 0, key),
             lambda pending: pending.generation(),
             seconds,
-            f"{name!r} got no generation above {above} within {seconds} seconds: wait longer, or "
-            "check that its publisher runs",
+            expired(name, above, seconds),
         )
 
     def wait_released(

@@ -142,6 +142,7 @@ def test_a_tensor_that_nobody_takes_any_more_is_given_back(client: tidl.Client, 
 def test_an_abandoned_loop_leaves_nothing(client: tidl.Client, name: str) -> None:
     """A loop that is closed in the middle, its tasks never finished."""
     client.fileno()  # makes descriptors of its own, once
+    gc.collect()  # what tests before this one left
     before = descriptors()
     loop = asyncio.new_event_loop()
 

@@ -215,6 +215,11 @@ def test_a_dead_broker_comes_behind_the_last_event(own_runtime: Any, name: str) 
             next(iter(watch))
 
 
+def test_kinds_that_no_broker_tells_are_refused(client: tidl.Client, name: str) -> None:
+    with pytest.raises(tidl.InvalidArgumentError, match="owner_died, lost, not 'recalled'"):
+        client.watch(name, kinds=["recalled"])
+
+
 def test_watches_leave_nothing(client: tidl.Client, name: str) -> None:
     before = descriptors()
     for _ in range(50):

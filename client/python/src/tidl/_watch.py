@@ -13,7 +13,7 @@ from tidl import _arguments, _core
 from tidl._errors import ArgumentTypeError, CancelledError, InvalidArgumentError, UnsupportedError
 from tidl._loops import Loops
 
-#: Values of enum tidl_event_kind.
+#: Values of enum tidl_event_kind, but for "recalled", which no broker sends yet.
 KINDS = {
     "published": 1,
     "replaced": 2,
@@ -22,7 +22,6 @@ KINDS = {
     "released": 5,
     "owner_died": 6,
     "lost": 7,
-    "recalled": 8,
 }
 
 _FOREVER_MS = -1

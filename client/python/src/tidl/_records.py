@@ -32,7 +32,8 @@ class Publication:
         tensor_bytes: bytes of all tensors, elements times element size.
         exposed_bytes: bytes that a reader can reach, which is the whole memory they lie in.
         survives_restart: whether a restart of the broker keeps it.
-        retention: how long it lives: "persist", "owner" or "until-idle".
+        retention: how long it lives: "persist", "owner", "seconds", or "until-idle", which is
+            what a private broker makes of "persist".
         aliases_previous: whether the replaced generation had the same memory.
         tensor_count: tensors of a bundle; 1 for a single tensor.
         copied_count: how many of them were copied.
@@ -202,7 +203,7 @@ class Inspection:
 
     Attributes:
         owner: uid of the owner.
-        access: how the memory may be used: "shared".
+        access: who may write: "shared", "live" or "immutable", as in `Client.publish()`.
         age: seconds since publishing.
         bundle: whether it is a bundle.
         write_protected: whether other users cannot write without a grant.

@@ -51,6 +51,10 @@ static int wait_options(const struct ctl_context *context, struct tidl_wait_opti
 		return ctl_context_usage(context,
 					 "--newer-than takes the number of a generation, not `%s`",
 					 options->newer_than);
+	if (options->newer_than && options->is_released)
+		return ctl_context_usage(context,
+					 "wait takes --newer-than or --released, not both: leave "
+					 "one of them out");
 	return CTL_EXIT_OK;
 }
 

@@ -212,7 +212,7 @@ def test_wait(broker: Broker) -> None:
     assert waiting.communicate(timeout=DEADLINE_S)[0] == f"{generation}\n".encode()
     assert broker.ctl("wait", "a//b").err.endswith("(NAME_INVALID)\n")
     both = broker.ctl("wait", "demo/x", "--released", "--newer-than", "1")
-    assert both.err.endswith("(INVALID_ARGUMENT)\n")
+    assert both.err.endswith("(USAGE)\n")
 
 
 def test_watch(broker: Broker) -> None:

@@ -85,6 +85,7 @@ def test_json_is_ascii_and_has_a_schema(fake: Fake) -> None:
         (("rm",), 2, "USAGE"),
         (("shutdown", "now"), 2, "USAGE"),
         (("help", "dance"), 2, "USAGE"),
+        (("wait", "x", "--newer-than", "3", "--released"), 2, "USAGE"),
         (("inspect", "nope"), 1, "NOT_FOUND"),
         (("--socket", "denied", "list"), 1, "PERMISSION"),
         (("--socket=nowhere", "list"), 3, "NO_BROKER"),

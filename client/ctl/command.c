@@ -147,7 +147,7 @@ static void program_print_help(FILE *out)
 			command->summary);
 	}
 	fputs("\noptions:\n", out);
-	ctl_options_print_help(out);
+	ctl_options_print_help(NULL, out);
 	fputs("\nexit status: 0 ok, 1 failed, 2 wrong usage, 3 no broker answers\n", out);
 }
 
@@ -159,5 +159,5 @@ void ctl_command_print_help(const struct ctl_command *command, FILE *out)
 	}
 	fprintf(out, "usage: tidlctl [OPTION]... %s%s%s\n\n%s\noptions:\n", command->name,
 		*command->arguments ? " " : "", command->arguments, command->help);
-	ctl_options_print_help(out);
+	ctl_options_print_help(command->name, out);
 }

@@ -135,13 +135,15 @@ void ctl_options_parse(int argc, char **argv, struct ctl_options *ret_options)
 	*ret_options = options;
 }
 
-void ctl_options_print_help(FILE *out)
+void ctl_options_print_help(const char *command, FILE *out)
 {
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		const struct option_row *row = &rows[i];
 		const char *argument = row->argument ? row->argument : "";
 		int padding = 18 - (int)strlen(row->name) - (int)strlen(argument);
 
+		if (command && row->command && strcmp(command, row->command) != 0)
+			continue;
 		fprintf(out, "  --%s %s%*s%s\n", row->name, argument, padding, "", row->help);
 	}
 }

@@ -29,7 +29,7 @@ struct ctl_options {
 /* Read the command line; argv is reordered. Never fails: see bad_option. */
 void ctl_options_parse(int argc, char **argv, struct ctl_options *ret_options);
 
-/* One line an option. */
-void ctl_options_print_help(FILE *out);
+/* One line an option: those that @command takes, or, where it is NULL, all. */
+void ctl_options_print_help(const char *command, FILE *out);
 
 #endif

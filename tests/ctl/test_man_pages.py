@@ -51,9 +51,17 @@ def test_error_codes() -> None:
 
 def test_functions_exist() -> None:
     folder = ROOT / "include" / "tidl"
-    headers = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.h")))
+    headers = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.h*")))
     for function in set(re.findall(r"\b(tidl_[a-z_]+)\b", page("tidl.7"))) - {"tidl_client"}:
         assert re.search(rf"\b{function}\b", headers), function
+
+
+def test_every_function_is_there() -> None:
+    exported = (ROOT / "client" / "lib" / "libtidl.map").read_text(encoding="utf-8")
+    functions = set(re.findall(r"^\t(tidl_\w+);", exported, flags=re.M))
+    interface = page("tidl.7").partition("# C INTERFACE\n")[2].partition("\n# ")[0]
+    assert "tidl_publish" in functions
+    assert sorted(functions - set(re.findall(r"\btidl_\w+", interface))) == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -88,3 +88,23 @@ def test_architecture_names_files_that_exist() -> None:
     )
     assert len(names) > 40
     assert [name for name in sorted(names) if not (ROOT / name).exists()] == []
+
+
+def test_architecture_has_every_file_of_the_c_sources() -> None:
+    """By its own name, a source together with its header, or by its folder's."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    names = set(re.findall(r"`((?:proto|daemon|client/lib)/[\w./]+)`", text))
+    folders = tuple(name for name in names if name.count("/") > 1 and name.endswith("/"))
+    stems = {name.rpartition(".")[0] for name in names}
+    sources = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("proto", "daemon", "client/lib")
+        for path in (ROOT / folder).rglob("*.[ch]")
+    ]
+    assert len(sources) > 200
+    missing = {
+        name
+        for name in sources
+        if name.rpartition(".")[0] not in stems and not name.startswith(folders)
+    }
+    assert sorted(missing) == []

@@ -49,6 +49,23 @@ def test_ten_lines_run_as_printed(environment: dict[str, str], tmp_path: Path) -
     assert len(program.strip().splitlines()) <= 11
 
 
+def test_calls_that_are_spoken_of_exist() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text() for page in pages)
+    for word, kind in (("client", tidl.Client), ("tensor", tidl.Tensor), ("tidl", tidl)):
+        names = set(re.findall(rf"`(?:await )?{word}\.([a-z]\w*)\(", text))
+        assert len(names) > 4, word
+        assert sorted(name for name in names if not hasattr(kind, name)) == []
+
+
+def test_sections_that_are_linked_exist() -> None:
+    titles = re.findall(r"^## (.*)$", README, re.MULTILINE)
+    anchors = {re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles}
+    linked = set(re.findall(r"\]\(#([\w-]+)\)", README))
+    assert linked
+    assert linked <= anchors
+
+
 def test_error_table_is_that_of_the_header() -> None:
     header = (ROOT / "include/tidl/error.h").read_text()
     codes = dict(re.findall(r"TIDL_ERR_(\w+) = (-\d+)", header))

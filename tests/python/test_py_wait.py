@@ -35,9 +35,7 @@ def test_timeout(client: tidl.Client, name: str) -> None:
     assert client.get(name, timeout=0.05).shape == (2,)
 
 
-def test_a_late_generation_is_not_said_to_be_a_missing_name(
-    client: tidl.Client, name: str
-) -> None:
+def test_a_late_generation_is_not_said_to_be_a_missing_name(client: tidl.Client, name: str) -> None:
     client.publish(name, np.ones(2))
     seen = client.get(name).generation
     with pytest.raises(tidl.TimedOutError, match=f"got no generation above {seen} within"):

@@ -7,10 +7,12 @@ import copy
 import multiprocessing
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -261,7 +263,7 @@ def test_a_process_without_a_client_opens_one_and_keeps_it(
     peer.do(f"tensor = pickle.loads({data!r})")
     assert peer.ask("tensor.to_numpy().tolist()") == [1.0, 1.0, 1.0]
     peer.do(f"for _ in range(5): pickle.loads({data!r})")
-    assert peer.ask("len(tidl._pickling.open_clients)") == 1
+    assert peer.ask("len(tidl._pickling.open_clients())") == 1
     assert sorted(
         holder.process.pid for holder in client.inspect(name).holders if holder.kind == "lease"
     ) == [peer.pid]
@@ -284,3 +286,26 @@ def test_bundles_and_their_tensors(client: tidl.Client, name: str, context: Any)
         pickle.dumps(bundle["deep"])
     with pytest.raises(tidl.UnsupportedError, match="to_numpy"):
         copy.deepcopy(bundle)
+
+
+def test_clients_come_while_others_are_gone_through(client: tidl.Client, name: str) -> None:
+    client.publish(name, np.arange(3))
+    pickled = pickle.dumps(client.get(name))
+    others: list[tidl.Client] = []
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        """Does at every line of the collection of clients what another thread may do there."""
+        if "weakref" in frame.f_code.co_filename and len(others) < 20:
+            others.append(tidl.connect())
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        loaded = pickle.loads(pickled)
+    finally:
+        sys.settrace(before)
+        for other in others:
+            other.close()
+    assert loaded.to_numpy().tolist() == [0, 1, 2]
+    assert others

@@ -14,7 +14,7 @@ from tidl import _arguments, _core, _dtypes, _inplace, _programs, _records, _sou
 from tidl._bundle import Bundle
 from tidl._errors import UnsupportedError
 from tidl._pickling import Address as PickledAddress
-from tidl._pickling import open_clients
+from tidl._pickling import open_clients, remember
 from tidl._records import Broker, Inspection, ListEntry, Publication
 from tidl._tensor import Tensor
 from tidl._waiting import Waiting, expired
@@ -67,7 +67,7 @@ def connect(
 @atexit.register
 def _close_all() -> None:
     """A script that ends has not died: without this the broker would think so."""
-    for client in list(open_clients):
+    for client in open_clients():
         client._core.close()
 
 
@@ -87,7 +87,7 @@ class Client(Waiting):
     def __init__(self, core: _core.Client) -> None:
         """Use `tidl.connect()`."""
         super().__init__(core)
-        open_clients.add(self)
+        remember(self)
 
     # ---- life ----
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from tidl._client import Client
     from tidl._tensor import Tensor
 
-#: Every client of this process that was made by `tidl.connect()`.
-open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+# Every client of this process that was made by `tidl.connect()`, by its address. Not a set of weak
+# references: other threads open clients while one goes through them, which only `valuerefs()`
+# stands.
+_open_clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary()
 
 _lock = threading.Lock()
 _own_clients: dict[bytes, Client] = {}
@@ -41,6 +43,17 @@ def _renew_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock)
+
+
+def remember(client: Client) -> None:
+    """Counts a client among those that `open_clients()` knows, as long as somebody has it."""
+    _open_clients[id(client)] = client
+
+
+def open_clients() -> list[Client]:
+    """Every client of this process that was made by `tidl.connect()`."""
+    clients = [reference() for reference in _open_clients.valuerefs()]
+    return [client for client in clients if client is not None]
 
 
 class Address(NamedTuple):
@@ -147,7 +160,7 @@ def attach_member(
 
 def _clients_of(broker_id: bytes) -> Iterator[Client]:
     """Clients of this broker, the last of them one that is opened for it and stays."""
-    for client in list(open_clients):
+    for client in open_clients():
         try:
             if client.broker.id == broker_id:
                 yield client

@@ -53,6 +53,15 @@ def test_updates_and_commits_count(client: tidl.Client, name: str, writer: tidl.
     assert reader.read().tolist() == [[7] * 3] * 4
 
 
+def test_a_tensor_released_in_its_update_completes_the_step(client: tidl.Client, name: str) -> None:
+    tensor = client.zeros(1)
+    client.publish(name, tensor)
+    reader = client.get(name)
+    with tensor.update():
+        tensor.release()
+    assert reader.step == 1
+
+
 def test_an_update_that_raises_is_a_step(client: tidl.Client, name: str) -> None:
     tensor = client.zeros(3)
     with pytest.raises(ZeroDivisionError), tensor.update():

@@ -36,6 +36,7 @@ struct tpy_state {
 	PyTypeObject *bundle_type;
 	PyTypeObject *events_type;
 	PyTypeObject *pending_type;
+	PyTypeObject *update_type;
 };
 
 /* A connection. Owns the tidl_client until the last call on it has left after close(). */
@@ -119,6 +120,10 @@ PyObject *tpy_tensor_update_end(PyObject *object, PyObject *unused);
 PyObject *tpy_tensor_commit(PyObject *object, PyObject *unused);
 PyObject *tpy_tensor_wait_step(PyObject *object, PyObject *args);
 PyObject *tpy_tensor_snapshot(PyObject *object, PyObject *args);
+
+/* update.c */
+PyTypeObject *tpy_update_type_new(PyObject *module);
+PyObject *tpy_tensor_update(PyObject *object, PyObject *takes_over);
 
 /* buffer.c */
 int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags);

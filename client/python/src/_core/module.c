@@ -81,9 +81,10 @@ static int module_exec(PyObject *module)
 	state->bundle_type = tpy_bundle_type_new(module);
 	state->events_type = tpy_events_type_new(module);
 	state->pending_type = tpy_pending_type_new(module);
+	state->update_type = tpy_update_type_new(module);
 	if (!state->client_type || !state->tensor_type || !state->watch_type ||
 	    !state->draft_type || !state->bundle_type || !state->events_type ||
-	    !state->pending_type)
+	    !state->pending_type || !state->update_type)
 		return -1;
 	if (PyModule_AddType(module, state->client_type) ||
 	    PyModule_AddType(module, state->tensor_type) ||
@@ -91,7 +92,8 @@ static int module_exec(PyObject *module)
 	    PyModule_AddType(module, state->draft_type) ||
 	    PyModule_AddType(module, state->bundle_type) ||
 	    PyModule_AddType(module, state->events_type) ||
-	    PyModule_AddType(module, state->pending_type))
+	    PyModule_AddType(module, state->pending_type) ||
+	    PyModule_AddType(module, state->update_type))
 		return -1;
 	return PyModule_AddStringConstant(module, "__version__", tidl_version());
 }
@@ -112,6 +114,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->bundle_type);
 	Py_VISIT(state->events_type);
 	Py_VISIT(state->pending_type);
+	Py_VISIT(state->update_type);
 	return 0;
 }
 
@@ -131,6 +134,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->bundle_type);
 	Py_CLEAR(state->events_type);
 	Py_CLEAR(state->pending_type);
+	Py_CLEAR(state->update_type);
 	return 0;
 }
 

@@ -221,6 +221,7 @@ static PyMethodDef tensor_methods[] = {
 	 "Completes a step for what was written without update(), and wakes who waits for it. "
 	 "Returns its number. Waiting processes are served as well as by an update; read() is not, "
 	 "since it cannot notice what is written outside of one."},
+	{"_update", tpy_tensor_update, METH_O, "_update(take_over) -> Update"},
 	{"_update_begin", tpy_tensor_update_begin, METH_O, "_update_begin(take_over) -> None"},
 	{"_update_end", tpy_tensor_update_end, METH_NOARGS, "_update_end() -> int"},
 	{"_wait_step", tpy_tensor_wait_step, METH_VARARGS, "_wait_step(step, timeout_ms) -> int"},

@@ -18,7 +18,7 @@ from tidl import _guard as _guard  # first: refuses Pythons that the extension c
 from tidl import taichi as taichi  # the package of that name here; it imports no framework
 from tidl._bundle import Bundle, FlatBundle, join_key, split_key
 from tidl._client import Client, connect
-from tidl._core import __version__
+from tidl._core import Update, __version__
 from tidl._dlpack import ForeignTensor, from_dlpack, to_dlpack
 from tidl._errors import (
     AccessError,
@@ -74,7 +74,7 @@ from tidl._records import (
     Segment,
     TensorInfo,
 )
-from tidl._steps import Turns, Update
+from tidl._steps import Turns
 from tidl._tensor import Tensor
 from tidl._watch import Event, Watch
 

@@ -2,6 +2,7 @@
 """The compiled part of tidl, private: arguments are positional and come checked."""
 
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Self, final
 
 from typing_extensions import CapsuleType
@@ -124,6 +125,17 @@ class Bundle:
     def release(self) -> None: ...
 
 @final
+class Update:
+    def __enter__(self) -> int: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
 class Pending:
     @property
     def done(self) -> bool: ...
@@ -174,6 +186,7 @@ class Tensor:
     @property
     def step(self) -> int: ...
     def commit(self) -> int: ...
+    def _update(self, take_over: bool, /) -> Update: ...
     def _update_begin(self, take_over: bool, /) -> None: ...
     def _update_end(self) -> int: ...
     def _wait_step(self, step: int, timeout_ms: int, /) -> int: ...

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps: updates of a tensor, and taking turns with other processes over one."""
+"""Steps: copies of a tensor as of one, and taking turns with other processes over one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidl._arguments import timeout_seconds, whole_number
-from tidl._errors import InvalidArgumentError
+from tidl._errors import BusyError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -18,29 +17,6 @@ if TYPE_CHECKING:
     from tidl._tensor import Tensor
 
 LARGEST_STEP = 2**63 - 1
-
-
-class Update:
-    """A step in the making: what `with tensor.update():` enters. Made by `Tensor.update()`."""
-
-    def __init__(self, tensor: Tensor, take_over: bool) -> None:
-        """Use `Tensor.update()`."""
-        self._tensor = tensor
-        self._take_over = take_over
-
-    def __enter__(self) -> int:
-        """Returns the number of the step that the end of the block completes."""
-        self._tensor._update_begin(self._take_over)
-        return self._tensor.step + 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # After an error too: what was written until then cannot be taken back, and readers wait.
-        self._tensor._update_end()
 
 
 class Turns:
@@ -55,7 +31,8 @@ class Turns:
         self._tensor = tensor
         self._count = whole_number(count, "count", 1, LARGEST_STEP)
         self._index = whole_number(index, "index", 0, self._count - 1)
-        self._is_open = False
+        # The step at which a turn was begun that may be open still.
+        self._open_at = -1
 
     def __repr__(self) -> str:
         return f"<tidl.Turns {self._index} of {self._count} over {self._tensor!r}>"
@@ -86,13 +63,18 @@ class Turns:
             BusyError: this process has an update open by itself.
         """
         step = self._await_turn(timeout)
-        if not self._is_open:
+        is_again = self._open_at == step
+        # Before the call: Ctrl-C may come as it returns, and the update is open then.
+        self._open_at = step
+        try:
             # An update that is open in my turn was mine: of a process that died in my place.
             self._tensor._update_begin(True)
-            self._is_open = True
+        except BusyError:
+            if not is_again:
+                self._open_at = -1
+                raise
         yield step
         self._tensor._update_end()
-        self._is_open = False
 
     def _await_turn(self, timeout: float | None) -> int:
         limit = timeout_seconds(timeout)

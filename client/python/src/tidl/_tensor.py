@@ -109,7 +109,7 @@ class Tensor(_core.Tensor):
 
     # ---- steps ----
 
-    def update(self, *, take_over: bool = False) -> _steps.Update:
+    def update(self, *, take_over: bool = False) -> _core.Update:
         """Brackets a write: `with tensor.update() as step:`.
 
         Its end completes a step, also when the block raises, and wakes who waits for it. `read()`
@@ -127,7 +127,7 @@ class Tensor(_core.Tensor):
             ReadOnlyError: the tensor was not attached for writing.
             InvalidArgumentError: the tensor has no elements.
         """
-        return _steps.Update(self, switch(take_over, "take_over"))
+        return self._update(switch(take_over, "take_over"))
 
     def wait(self, step: int, timeout: float | None = None) -> int:
         """Waits until a step is complete, asleep in the kernel.

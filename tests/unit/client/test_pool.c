@@ -82,7 +82,7 @@ static void *party_read(void *context)
 
 TT_TEST(pool, readers_never_see_the_next_tensor, .timeout = 120)
 {
-	struct party writers[WRITERS] = {{NULL}}, readers[WRITERS] = {{NULL}};
+	struct party writers[WRITERS] = {{.client = NULL}}, readers[WRITERS] = {{.client = NULL}};
 	pthread_t writing[WRITERS], reading[WRITERS];
 	struct tidl_client *client, *other;
 	struct tt_broker broker;

@@ -112,6 +112,19 @@ struct tdc_steps *tdc_steps_free(struct tdc_steps *steps)
 	return NULL;
 }
 
+/* What somebody who wants to make steps can do who has attached the tensor for reading. */
+static const char *reader_advice(enum tidl_access access)
+{
+	switch (access) {
+	case TIDL_ACCESS_LIVE:
+		return "it is live, so wait for those of its producer";
+	case TIDL_ACCESS_IMMUTABLE:
+		return "it is immutable, so read it as it is";
+	default:
+		return "attach it for writing";
+	}
+}
+
 static struct tdc_steps *steps_find_writable(const struct tidl_tensor *tensor,
 					     struct tdp_fault *fault)
 {
@@ -119,8 +132,9 @@ static struct tdc_steps *steps_find_writable(const struct tidl_tensor *tensor,
 
 	if (tensor->segment != NULL && tensor->segment->attach != TIDL_ATTACH_WRITE) {
 		(void)tdp_fault_set(fault, TIDL_ERR_READ_ONLY,
-				    "only who can write a tensor makes steps, and this one was "
-				    "attached for reading: attach it for writing");
+				    "this tensor was attached for reading, and only who can write "
+				    "one makes steps: %s",
+				    reader_advice(tidl_tensor_access(tensor)));
 		return NULL;
 	}
 	steps = tdc_steps_find(tensor, fault);

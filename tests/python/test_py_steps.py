@@ -113,6 +113,22 @@ def test_immutable_tensors_make_no_steps(client: tidl.Client, name: str) -> None
         tensor.commit()
 
 
+@pytest.mark.parametrize(
+    ("access", "advice"),
+    [
+        ("shared", "attach it for writing"),
+        ("live", "wait for those of its producer"),
+        ("immutable", "read it as it is"),
+    ],
+)
+def test_readers_are_not_sent_to_write_what_they_cannot(
+    client: tidl.Client, name: str, access: str, advice: str
+) -> None:
+    client.publish(name, client.zeros(3), access=access)
+    with pytest.raises(tidl.ReadOnlyError, match=advice):
+        client.get(name).commit()
+
+
 def test_tensors_without_elements_make_none(client: tidl.Client) -> None:
     tensor = client.empty((0, 3))
     uses: list[Callable[[], object]] = [

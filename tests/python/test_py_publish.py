@@ -229,6 +229,14 @@ def test_array_interface_alone(client: tidl.Client, name: str) -> None:
     assert client.get(name).to_numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+@pytest.mark.parametrize("thing", [[1, 2], (np.ones(3),), object(), 3.5])
+def test_what_is_no_tensor_learns_of_mappings(
+    client: tidl.Client, name: str, thing: object
+) -> None:
+    with pytest.raises(tidl.ArgumentTypeError, match=r"is no tensor: .* or a mapping of names"):
+        client.publish(name, thing)
+
+
 def test_full(client: tidl.Client) -> None:
     assert client.full((2, 3), 1.5).to_numpy().tolist() == [[1.5] * 3] * 2
     assert client.full(3, True, dtype=bool).to_numpy().tolist() == [True] * 3

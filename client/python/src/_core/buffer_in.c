@@ -105,7 +105,8 @@ int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusa
 		tpy_raise_class(
 			state->no_tensor_class,
 			"%R is no tensor: pass an object with __dlpack__, a DLPack capsule, "
-			"a NumPy array or a buffer",
+			"a NumPy array, a buffer, or a mapping of names to those, such as a "
+			"state_dict()",
 			(PyObject *)Py_TYPE(object));
 		return -1;
 	}

@@ -72,7 +72,7 @@ struct tidl_publish_options {
 	int has_group;		       /* non-zero: `group` 0 is gid 0, not the caller's own */
 	int replace;		       /* non-zero: take over a name that is in use */
 	uint32_t keep; /* generations that stay attachable by number, this one included; 0: 1 */
-	int expose;    /* non-zero: allow group or other bits over a larger segment */
+	int expose;    /* non-zero: allow group or other bits over a segment of more pages */
 	const char *metadata; /* JSON object, 4096 bytes and 64 levels at most; NULL: none */
 
 	/* For memory that is shared where it lies. */

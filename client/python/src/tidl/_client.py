@@ -233,7 +233,7 @@ class Client(Waiting):
                 keep that.
             keep: how many generations of the name, this one included, `get(generation=)` can have
                 when it is replaced again and again.
-            expose: whether group or others may see a segment that is larger than the tensor.
+            expose: whether group or others may see a segment with more pages than the tensor fills.
             metadata: what JSON can say, at most 4096 bytes, for readers.
             stream: None.
             writable: with copy=False: let others write what its framework takes for constant, too

@@ -9,7 +9,8 @@ _tidlctl_names() {
 _tidlctl() {
 	local current=$2 previous=$3 word command='' i
 	local commands='list inspect wait watch rm shutdown help'
-	local options='--json --socket --timeout --newer-than --released --count --version --help'
+	local options='--json --socket --version --help'
+	local of_wait='--timeout --newer-than --released' of_watch='--count'
 	local _tidlctl_socket=()
 
 	if [ "$previous" = --socket ]; then
@@ -23,10 +24,19 @@ _tidlctl() {
 			_tidlctl_socket=(--socket "${COMP_WORDS[i + 1]}")
 			((i++))
 			;;
+		--timeout | --newer-than | --count) ((i++)) ;;
 		-*) ;;
 		*) command=${command:-$word} ;;
 		esac
 	done
+	case $command in
+	'') options="$options $of_wait $of_watch" ;;
+	wait) options="$options $of_wait" ;;
+	watch) options="$options $of_watch" ;;
+	esac
+	case $previous in
+	--timeout | --newer-than | --count) return ;; # a number
+	esac
 	case $current in
 	-*) mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current") ;;
 	*)

@@ -48,6 +48,11 @@ enum {
 	 * handed out: half a millisecond. An answer takes as long as a few segments by itself. */
 	TDD_WAKE_STEPS = 1024,
 	TDD_STEPS_PER_WAKE = 8,
+	/* Who wants a part of a bundle has all its rows looked at: keys or rows in one step. */
+	TDD_ROWS_PER_WAKE_STEP = 4,
+	/* What answering the rest may take at the moment when a name goes: as many as one uid may
+	 * park, for one segment each; 80 ms. */
+	TDD_LAST_WAKE_STEPS = TDD_WAITS_PER_UID * (TDD_STEPS_PER_WAKE + 1),
 
 	/* Generations that one uid keeps for tensors on their way, each for the pin time: a queue
 	 * of a data loader, a thousand a second. */

@@ -134,6 +134,16 @@ struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t req
 	return NULL;
 }
 
+static uint64_t wake_steps(const struct tdd_waiter *waiter,
+			   const struct tdd_publication *publication)
+{
+	uint64_t steps = TDD_STEPS_PER_WAKE + publication->segment_count;
+
+	if (waiter->keys.count > 0)
+		steps += (waiter->keys.count + publication->tensor_count) / TDD_ROWS_PER_WAKE_STEP;
+	return steps;
+}
+
 /* False when the steps did not suffice for all. The name cannot go meanwhile: it has a publication.
  */
 static bool entry_wake(const struct tdd_name *entry, uint64_t *steps, uint64_t limit)
@@ -149,7 +159,7 @@ static bool entry_wake(const struct tdd_name *entry, uint64_t *steps, uint64_t l
 		waiter->told_generation = publication->generation;
 		if (publication->generation <= waiter->newer_than)
 			continue;
-		*steps += TDD_STEPS_PER_WAKE + publication->segment_count;
+		*steps += wake_steps(waiter, publication);
 		waiter->wake(waiter, publication);
 	}
 	return true;
@@ -189,7 +199,8 @@ void tdd_waiters_wake_rest(struct tdd_registry *registry, struct tdd_name *entry
 
 	if (!entry->is_waking)
 		return;
-	(void)entry_wake(entry, &steps, UINT64_MAX);
+	/* Whoever is left then has not seen the name, and waits for the next one. */
+	(void)entry_wake(entry, &steps, TDD_LAST_WAKE_STEPS);
 	tdd_waiters_stop_waking(registry, entry);
 }
 

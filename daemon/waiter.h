@@ -67,7 +67,8 @@ struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t req
 
 /*
  * Wake all that wait for the publication's name, the longest waiting first: as many as one turn of
- * the loop has time for, the rest in the turns that follow, and all of them before the name goes.
+ * the loop has time for, the rest in the turns that follow, and before the name goes as many as
+ * TDD_LAST_WAKE_STEPS allow; whoever is left then goes on waiting.
  */
 void tdd_waiters_wake(struct tdd_publication *publication);
 

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many who wait for one name: a part in each turn, all in the end, in order, and none forgotten. */
+#include <stdio.h>
+
+#include <utlist.h>
+
 #include "daemon/registry.h"
+#include "daemon/waiter.h"
 #include "tests/support/leak.h"
 #include "tests/unit/daemon/served.h"
 
@@ -64,6 +69,73 @@ TT_TEST(waking, a_part_in_each_turn)
 	expect_all(server, &waiting);
 	cr_expect(!server->registry.waking);
 	cr_expect(!server->registry.names || !server->registry.names->waiters);
+	tt_disconnect(&waiting);
+	tt_disconnect(&publisher);
+	tdd_server_free(server);
+}
+
+/* Rows of a bundle that are looked at for each who wants one of them. With so many, a name that
+ * goes cannot wait until all have been answered. */
+enum { ROWS = 4 * (TDD_LAST_WAKE_STEPS / WAITING + 1) };
+
+static struct tdp_message bundle_message(void)
+{
+	static char keys[ROWS][8];
+	static struct tdp_tensor tensors[ROWS];
+	static const int64_t shape[] = {0};
+	static const int64_t strides[] = {1};
+
+	for (int i = 0; i < ROWS; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "%d", i);
+		tensors[i] = (struct tdp_tensor){.key = keys[i],
+						 .segment_index = -1,
+						 .dtype = {1, 8, 1},
+						 .ndim = 1,
+						 .shape = shape,
+						 .strides = strides};
+	}
+	return (struct tdp_message){.kind = TDP_MESSAGE_PUBLISH,
+				    .publish = {.name = "x",
+						.access = TIDL_ACCESS_SHARED,
+						.mode = 0600,
+						.keep = 1,
+						.path = TIDL_PATH_ALLOCATED,
+						.is_bundle = true,
+						.tensor_count = ROWS,
+						.tensors = tensors}};
+}
+
+/* Looking for a part takes time for each row; the name goes all the same. */
+TT_TEST(waking, parts_of_bundles_by_their_rows)
+{
+	static const char *const keys[] = {"7"};
+	struct tdd_server *server = tt_server_new(false);
+	struct tdp_message remove = {.kind = TDP_MESSAGE_REMOVE, .remove = {.name = "x"}};
+	struct tdp_message get = tt_get_waiting("x");
+	struct tt_client waiting, publisher;
+	const struct tdd_waiter *waiter;
+	int left_count;
+
+	tt_join(server, &waiting);
+	tt_join(server, &publisher);
+	get.get.key_count = 1;
+	get.get.keys = keys;
+	for (int i = 0; i < WAITING; i++) {
+		tt_send(&waiting, get);
+		if (i % TT_TURNS == TT_TURNS - 1)
+			tt_turn(server);
+	}
+	tt_turn(server);
+	tt_send(&publisher, bundle_message());
+	tt_send(&publisher, remove);
+	tt_turn(server);
+	cr_assert(server->registry.names, "some wait for the next one");
+	cr_expect(!server->registry.names->current && !server->registry.waking);
+	DL_COUNT(server->registry.names->waiters, waiter, left_count);
+	cr_expect_gt(left_count, 0);
+	cr_expect_lt(left_count, WAITING);
+	tt_send(&publisher, bundle_message());
+	expect_all(server, &waiting);
 	tt_disconnect(&waiting);
 	tt_disconnect(&publisher);
 	tdd_server_free(server);

@@ -6,6 +6,7 @@
 #include "client/lib/client.h"
 #include "client/lib/conn.h"
 #include "client/lib/deadline.h"
+#include "client/lib/inplace/listed.h"
 #include "client/lib/inplace/uses.h"
 #include "client/lib/report.h"
 
@@ -56,6 +57,7 @@ void tidl_disconnect(struct tidl_client *client)
 		return;
 	tdc_client_close(client);
 	tdc_moved_end_all(client);
+	tdc_listed_close(client);
 	(void)tdc_client_unref(client);
 }
 

@@ -7,6 +7,7 @@
 #include <dlpack/dlpack.h>
 
 #include "client/lib/import.h"
+#include "client/lib/inplace/listed.h"
 #include "client/lib/inplace/uses.h"
 #include "client/lib/owner.h"
 #include "client/lib/publish.h"
@@ -84,8 +85,10 @@ static int name_remove(struct tidl_client *client, const char *text, struct tdp_
 
 	if (r == 0)
 		r = tdc_remove(client, &name, fault);
-	if (r == 0)
+	if (r == 0) {
+		tdc_listed_ask(client);
 		tdc_moved_reap(client);
+	}
 	return r;
 }
 

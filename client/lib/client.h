@@ -9,6 +9,7 @@
 
 #include "client/lib/attention.h"
 #include "client/lib/conn.h"
+#include "client/lib/inplace/listed.h"
 #include "client/lib/interrupt.h"
 #include "client/lib/outbound.h"
 #include "client/lib/pool.h"
@@ -67,6 +68,7 @@ struct tidl_client {
 	struct tdc_pool pool;
 	uint64_t fork_count;	 /* of this process since the client was made */
 	struct tdc_moved *moved; /* shared where it lay (inplace/moved.h) */
+	struct tdc_listed listed;
 
 	/* Guarded by the registry's lock. */
 	struct tidl_client *prev, *next;

@@ -8,6 +8,7 @@
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
+#include "client/lib/inplace/listed.h"
 #include "client/lib/inplace/naming.h"
 #include "client/lib/inplace/uses.h"
 #include "client/lib/owner.h"
@@ -318,7 +319,10 @@ static int publish_placed(struct tidl_client *client, struct publishing *publish
 	tdc_auto_reply *reply = NULL;
 	struct tdc_naming naming;
 	int r = tdc_naming_init(&naming, path, placement->aliased_count, placement->aliased, fault);
+	bool is_moved = r == 0 && naming.count > 0;
 
+	if (is_moved)
+		tdc_listed_begin(client);
 	if (r == 0)
 		r = publish_send(client, publishing, placement, &reply, fault);
 	if (r == 0) {
@@ -332,6 +336,8 @@ static int publish_placed(struct tidl_client *client, struct publishing *publish
 		placement->move.moved = NULL;
 	}
 	tdc_naming_deinit(&naming);
+	if (is_moved)
+		tdc_listed_end(client);
 	return r;
 }
 
@@ -354,6 +360,7 @@ static int publish_content(struct tidl_client *client, const struct tdc_name *na
 		r = publish_placed(client, &publishing, &placement, ret_publication, fault);
 	(void)tdp_fd_close(publishing.manifest_fd);
 	tdc_placement_deinit(client, &placement);
+	tdc_listed_ask(client);
 	tdc_moved_reap(client);
 	return r;
 }

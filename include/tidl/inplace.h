@@ -45,8 +45,8 @@ struct tidl_block {
  * All memory that this client has moved for the name's content becomes private again, at its
  * address and with the content of this moment; threads that write meanwhile lose nothing. Whoever
  * has the tensor attached keeps the segment, which no longer follows. Then the deleters of the
- * published tensors are called. The same happens by itself when the name was removed or replaced by
- * this client and nobody else holds that generation any more, in whichever publish, remove or
+ * published tensors are called. The same happens by itself when the name was removed or replaced,
+ * by whomever, and nobody else holds that generation any more, in whichever publish, remove or
  * dispatch comes next; and when the client is closed.
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND (this client has moved nothing

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes.util
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -99,6 +100,40 @@ def test_kept_until_nobody_holds_it(client: tidl.Client, other: Peer, name: str)
         return memfd_inode(address) == 0
 
     assert eventually(is_over)
+
+
+TIDLCTL = Path(tidl.__file__).parent / "bin/tidlctl"
+
+
+@pytest.mark.parametrize("how", ["tidlctl", "client", "replacement"])
+def test_somebody_else_removes_it(client: tidl.Client, other: Peer, name: str, how: str) -> None:
+    mine = array()
+    address = mine.ctypes.data
+    client.publish(name, mine, copy=False)
+    other.do(f"y = client.get({name!r}, access='write').to_numpy()")
+    if how == "tidlctl":
+        subprocess.run([TIDLCTL, "rm", name], check=True)
+    elif how == "client":
+        other.do(f"client.remove({name!r})")
+    else:
+        other.do(f"client.publish({name!r}, np.zeros(3), replace=True)")
+    client.dispatch()
+    other.do("y[7] = 70")
+    assert (memfd_inode(address) != 0, mine[7]) == (True, 70)  # it is still held there
+    other.do("del y; client.dispatch()")
+
+    def is_over() -> bool:
+        client.dispatch()
+        return memfd_inode(address) == 0
+
+    assert eventually(is_over)
+    assert mine[7] == 70
+    # What is shared again under the same name is not taken for what was removed.
+    client.publish(name, mine, copy=False, replace=True)
+    client.dispatch()
+    client.dispatch()
+    assert memfd_inode(address) != 0
+    client.unshare(name)
 
 
 def test_shared_again_and_again_without_a_leak(client: tidl.Client, name: str) -> None:

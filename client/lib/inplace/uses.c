@@ -13,6 +13,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/generation.h"
+#include "client/lib/inplace/listed.h"
 #include "client/lib/pending.h"
 
 struct tdc_moved_use *tdc_use_new(const char *path)
@@ -66,6 +67,44 @@ void tdc_uses_drop(struct tidl_client *client, const char *path, uint64_t genera
 		}
 	}
 	tdc_client_unlock(client);
+}
+
+void tdc_uses_drop_below(struct tidl_client *client, const char *path, uint64_t generation)
+{
+	struct tdc_moved *moved;
+	struct tdc_moved_use *use;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved) {
+		DL_FOREACH (moved->uses, use) {
+			if (use->generation < generation && strcmp(use->path, path) == 0)
+				use->is_listed = false;
+		}
+	}
+	tdc_client_unlock(client);
+}
+
+char *tdc_uses_next(struct tidl_client *client, uint64_t *checked)
+{
+	struct tdc_moved *moved;
+	struct tdc_moved_use *use;
+	const struct tdc_moved_use *next = NULL;
+	char *path = NULL;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved) {
+		DL_FOREACH (moved->uses, use) {
+			if (use->is_listed && use->generation > *checked &&
+			    (next == NULL || use->generation < next->generation))
+				next = use;
+		}
+	}
+	if (next != NULL) {
+		*checked = next->generation;
+		path = strdup(next->path);
+	}
+	tdc_client_unlock(client);
+	return path;
 }
 
 /* ---- what is not used any more ---- */
@@ -138,9 +177,11 @@ static bool moved_is_unused(struct tidl_client *client, struct tdc_moved *moved)
 
 void tdc_moved_reap(struct tidl_client *client)
 {
-	struct tdc_moved *moved = moved_take_unlisted(client, NULL);
 	struct tdp_fault unused;
+	struct tdc_moved *moved;
 
+	tdc_listed_update(client);
+	moved = moved_take_unlisted(client, NULL);
 	while (moved != NULL) {
 		if (moved_is_unused(client, moved)) {
 			/* One at a time is enough: the next call takes the next one. */

@@ -22,6 +22,13 @@ void tdc_use_enter(struct tidl_client *client, struct tdc_moved *moved, struct t
  */
 void tdc_uses_drop(struct tidl_client *client, const char *path, uint64_t generation);
 
+/* Others have done so: generations below @generation are not listed as @path any more. */
+void tdc_uses_drop_below(struct tidl_client *client, const char *path, uint64_t generation);
+
+/* The name of the oldest use that is listed, of those above the generation @checked, which becomes
+ * that one's; NULL: none, or no memory. Free it. */
+char *tdc_uses_next(struct tidl_client *client, uint64_t *checked);
+
 /* Make private what has no use any more. For the beginning of calls that take time anyway: calls
  * the deleters of frameworks. No lock held. */
 void tdc_moved_reap(struct tidl_client *client);

@@ -154,7 +154,15 @@ def test_metadata_travels(client: tidl.Client, peer: Peer, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"a": 1.5, "b": object()}, {"a": float("nan")}, [1], {"a": "x" * 5000}]
+    "metadata",
+    [
+        {"a": 1.5, "b": object()},
+        {"a": float("nan")},
+        [1],
+        {"a": "x" * 5000},
+        {1: 2},
+        {"a": [{None: 1}]},
+    ],
 )
 def test_bad_metadata(client: tidl.Client, name: str, metadata: object) -> None:
     with pytest.raises(tidl.MetadataError) as caught:

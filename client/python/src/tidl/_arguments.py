@@ -157,6 +157,7 @@ def metadata_text(metadata: Mapping[str, object] | None) -> str | None:
     if not isinstance(metadata, Mapping):
         raise MetadataError(f"metadata is a dict, not {type(metadata).__name__}")
     try:
+        _require_text_keys(metadata)
         text = json.dumps(
             dict(metadata), ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
@@ -164,6 +165,18 @@ def metadata_text(metadata: Mapping[str, object] | None) -> str | None:
     except (TypeError, ValueError, RecursionError) as error:
         raise MetadataError(f"metadata must be made of what JSON has: {error}") from error
     return text
+
+
+def _require_text_keys(value: object) -> None:
+    """Python's json writes the keys 1, None and True as texts without a word."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is no string")
+            _require_text_keys(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _require_text_keys(inner)
 
 
 def access_value(access: object) -> int:

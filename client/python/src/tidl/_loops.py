@@ -197,12 +197,17 @@ class Loops:
         except BrokerError:
             return False
 
+    def _open_ports(self) -> list[_Port]:
+        """In one piece: another thread's loop may come meanwhile, which `values()` cannot bear."""
+        ports = (reference() for reference in self._ports.valuerefs())
+        return [port for port in ports if port is not None]
+
     def _forget_parent(self) -> None:
         """In a forked child: the loops are the parent's, and so are the sets they wait with."""
         if self._pid == os.getpid():
             return
         self._pid = os.getpid()
-        for port in list(self._ports.values()):
+        for port in self._open_ports():
             port.close_descriptor()
         self._ports.clear()
         self._waiting.clear()
@@ -231,6 +236,6 @@ class Loops:
         """Wakes everybody: the client was closed."""
         for key in list(self._waiting):
             self.tell(key)
-        for port in list(self._ports.values()):
+        for port in self._open_ports():
             with contextlib.suppress(RuntimeError):
                 port.loop.call_soon_threadsafe(port.detach)

@@ -14,6 +14,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/deadline.h"
+#include "client/lib/inplace/move.h"
 #include "client/lib/inplace/moved.h"
 #include "client/lib/open.h"
 #include "client/lib/steps.h"
@@ -103,13 +104,16 @@ static int segment_remap(struct tdc_segment *segment, const struct tdc_opened *o
 static int parts_remap(struct tdc_segment *segment, const struct tdc_opened *opened, bool writable,
 		       struct tdp_fault *fault)
 {
-	const struct tdc_moved *moved = segment->moved;
+	struct tdc_moved *moved = segment->moved;
 	int r = 0;
 
 	if (moved == NULL)
 		return segment_remap(segment, opened, writable, fault);
-	for (size_t i = 0; i < moved->part_count && r == 0; i++)
+	for (size_t i = 0; i < moved->part_count && r == 0; i++) {
 		r = segment_remap(moved->parts[i].segment, opened, writable, fault);
+		if (r == 0)
+			tdc_range_mark(&moved->parts[i].range);
+	}
 	return r;
 }
 

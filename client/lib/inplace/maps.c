@@ -241,3 +241,10 @@ bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t 
 	}
 	return true;
 }
+
+bool tdc_maps_have_edge(const struct tdc_maps *maps, uintptr_t address)
+{
+	size_t i = maps_find(maps, address);
+
+	return i < maps->count && maps->maps[i].begin == address;
+}

@@ -46,4 +46,7 @@ enum tidl_copy_reason tdc_maps_refusal(const struct tdc_maps *maps, uintptr_t be
 bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
 			const struct tdc_map *file);
 
+/* Does a map begin there? */
+bool tdc_maps_have_edge(const struct tdc_maps *maps, uintptr_t address);
+
 #endif

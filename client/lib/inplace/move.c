@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/lib/inplace/guard.h"
+#include "proto/mem/memfd.h"
 
 tdc_move_hook_fn tdc_move_hook;
 
@@ -173,6 +174,23 @@ static int move_fail(int error, const struct tdc_range *range, struct tdp_fault 
 			       range->size_bytes);
 }
 
+void tdc_range_mark(struct tdc_range *range)
+{
+	size_t page_bytes = tdp_page_bytes();
+
+	range->is_marked = range->size_bytes > page_bytes &&
+			   madvise(range->begin, page_bytes, MADV_RANDOM) == 0;
+}
+
+bool tdc_range_is_there(const struct tdc_maps *maps, const struct tdc_range *range,
+			size_t size_bytes, const struct tdc_map *file)
+{
+	uintptr_t begin = (uintptr_t)range->begin;
+
+	return tdc_maps_show_file(maps, begin, begin + size_bytes, file) &&
+	       (!range->is_marked || tdc_maps_have_edge(maps, begin + tdp_page_bytes()));
+}
+
 static int move_pieces(struct tdc_range *range, const struct tdc_backing *backing,
 		       const struct tdc_guard *guard, struct tdp_fault *fault)
 {
@@ -182,6 +200,8 @@ static int move_pieces(struct tdc_range *range, const struct tdc_backing *backin
 
 		if (error != 0)
 			return move_fail(error, range, fault);
+		if (range->shared_bytes == 0)
+			tdc_range_mark(range);
 		range->shared_bytes += size_bytes;
 	}
 	return 0;
@@ -265,16 +285,15 @@ static int unmove_pieces(struct tdc_range *range, const struct tdc_guard *guard,
 static int unmove_check(const struct tdc_range *range, const struct tdc_backing *backing,
 			struct tdp_fault *fault)
 {
-	uintptr_t begin = (uintptr_t)range->begin;
 	struct tdc_maps maps;
-	bool is_shown;
+	bool is_there;
 	int r = tdc_maps_load(&maps, fault);
 
 	if (r < 0)
 		return r;
-	is_shown = tdc_maps_show_file(&maps, begin, begin + range->shared_bytes, &backing->file);
+	is_there = tdc_range_is_there(&maps, range, range->shared_bytes, &backing->file);
 	tdc_maps_deinit(&maps);
-	return is_shown ? 0
+	return is_there ? 0
 			: tdp_fault_set(fault, TIDL_ERR_RELEASED,
 					"the memory was freed by its owner, so it cannot become "
 					"private again: nothing is left to do");

@@ -42,6 +42,19 @@ int tdc_move(struct tdc_range *range, const struct tdc_backing *backing,
 int tdc_unmove(struct tdc_range *range, const struct tdc_backing *backing,
 	       struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/*
+ * Make the first page a map of its own, of the same file. The kernel resizes no two maps at once,
+ * so realloc() of a block of its own, which is an mremap(), makes another block and copies, instead
+ * of going on into what lies behind in the segment and past its end. And another map of the segment
+ * that comes to lie where the owner has freed the range is not taken for it. MADV_RANDOM means
+ * nothing for a single page.
+ */
+void tdc_range_mark(struct tdc_range *range);
+
+/* Are the first @size_bytes of it still those that were moved? */
+bool tdc_range_is_there(const struct tdc_maps *maps, const struct tdc_range *range,
+			size_t size_bytes, const struct tdc_map *file);
+
 /* Moves of one process come one after another, and a fork() between them. */
 void tdc_moves_lock(void);
 void tdc_moves_unlock(void);

@@ -299,10 +299,9 @@ bool tdc_moved_is_there(const struct tdc_segment *segment, const struct tdc_maps
 
 	for (size_t i = 0; i < moved->part_count; i++) {
 		const struct tdc_moved_part *part = &moved->parts[i];
-		uintptr_t begin = (uintptr_t)part->range.begin;
 
 		if (part->segment == segment)
-			return tdc_maps_show_file(maps, begin, begin + part->range.size_bytes,
+			return tdc_range_is_there(maps, &part->range, part->range.size_bytes,
 						  &part->backing.file);
 	}
 	return false;

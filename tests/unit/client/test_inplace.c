@@ -171,6 +171,34 @@ TT_TEST(inplace, memory_that_its_owner_freed_is_left_alone)
 	tt_world_deinit(&world);
 }
 
+/* The kernel gives addresses that are free to whoever asks next, a reader of the same tensor too.
+ */
+TT_TEST(inplace, another_map_of_the_segment_is_left_alone)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	struct tidl_tensor *tensor;
+	void *theirs;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 16 * TT_PAGE_BYTES);
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tensor = tt_get(world.other, "x", TIDL_ATTACH_WRITE);
+	theirs = tidl_tensor_data(tensor);
+	tt_memory_deinit(&memory);
+	cr_assert_eq(mremap(theirs, memory.bytes, memory.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			    memory.data),
+		     memory.data);
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	cr_expect_eq(memory.foreign.deleted, 1);
+	cr_expect(!tt_memory_is_private(&memory), "writes to it would be lost");
+	cr_assert_eq(mremap(memory.data, memory.bytes, memory.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			    theirs),
+		     theirs);
+	tidl_tensor_unref(tensor);
+	tt_world_deinit(&world);
+}
+
 TT_TEST(inplace, a_limit_of_file_sizes_is_no_obstacle)
 {
 	const struct rlimit limit = {.rlim_cur = TT_PAGE_BYTES, .rlim_max = TT_PAGE_BYTES};
@@ -414,6 +442,32 @@ TT_TEST(inplace, a_hostile_writer_cannot_break_free)
 	cr_expect_eq(((unsigned char *)data)[12345], 0xa5);
 	free(data);
 	tidl_tensor_unref(tensor);
+	tt_world_deinit(&world);
+}
+
+/* Its map must not grow into what lies behind the memory in the segment, and past the end. */
+TT_TEST(inplace, realloc_makes_another_block)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	unsigned char *data;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	data = realloc(data, (size_t)4 << 20);
+	cr_assert_not_null(data);
+	memset(data + (1 << 20), 0xa5, (size_t)3 << 20);
+	memory.data = (float *)(void *)data;
+	tt_memory_expect_intact(&memory);
+	cr_expect(tt_memory_is_private(&memory));
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	free(data);
 	tt_world_deinit(&world);
 }
 

@@ -222,12 +222,24 @@ static bool moved_is_alone(const struct tdc_moved *moved)
 	return true;
 }
 
+/* Client locked. */
+static bool moved_is_used(const struct tdc_moved *moved)
+{
+	const struct tdc_moved_use *use;
+
+	DL_FOREACH (moved->uses, use) {
+		if (!use->is_dropped)
+			return true;
+	}
+	return false;
+}
+
 static int moved_claim(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
 {
 	int r = 0;
 
 	tdc_client_lock(client);
-	if (moved->uses == NULL && moved_is_alone(moved)) {
+	if (!moved_is_used(moved) && moved_is_alone(moved)) {
 		for (size_t i = 0; i < moved->part_count; i++)
 			moved->parts[i].segment->is_leaving = true;
 	} else {

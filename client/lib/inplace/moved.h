@@ -22,6 +22,7 @@ struct tdc_moved_use {
 	struct tdc_moved_use *prev, *next;
 	uint64_t generation;
 	bool is_listed;		      /* as far as this client knows */
+	bool is_dropped;	      /* its owner wants the memory back, whoever holds it */
 	struct tidl_pending *release; /* answered when nobody else holds it any more; NULL: none */
 	char path[];
 };

@@ -163,7 +163,7 @@ static bool moved_is_unused(struct tidl_client *client, struct tdc_moved *moved)
 	tdc_client_unlock(client);
 	for (struct tdc_moved_use *next; use != NULL; use = next) {
 		next = use->next;
-		if (use->is_listed || !use_is_over(client, use)) {
+		if (use->is_listed || (!use->is_dropped && !use_is_over(client, use))) {
 			is_unused = false;
 			continue;
 		}
@@ -266,20 +266,18 @@ static struct tdc_moved *moved_take_by_name(struct tidl_client *client, const ch
 	return moved;
 }
 
-/* Away with its uses, so that it can end. It is busy. */
+/* None of its uses is in the way of its end any more; but they are found by their names, should it
+ * fail. It is busy. */
 static void moved_drop_uses(struct tidl_client *client, struct tdc_moved *moved)
 {
 	struct tdc_moved_use *use;
-	struct tdc_moved_use *next;
 
 	tdc_client_lock(client);
-	use = moved->uses;
-	moved->uses = NULL;
-	tdc_client_unlock(client);
-	for (; use != NULL; use = next) {
-		next = use->next;
-		(void)use_free(use);
+	DL_FOREACH (moved->uses, use) {
+		use->is_listed = false;
+		use->is_dropped = true;
 	}
+	tdc_client_unlock(client);
 }
 
 int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *fault)
@@ -292,6 +290,22 @@ int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *
 		r = tdc_moved_end(client, moved, fault);
 	}
 	return r;
+}
+
+/* With the client there is nobody left who could ask for it by name. It is busy. */
+static void moved_forget_uses(struct tidl_client *client, struct tdc_moved *moved)
+{
+	struct tdc_moved_use *use;
+	struct tdc_moved_use *next;
+
+	tdc_client_lock(client);
+	use = moved->uses;
+	moved->uses = NULL;
+	tdc_client_unlock(client);
+	for (; use != NULL; use = next) {
+		next = use->next;
+		(void)use_free(use);
+	}
 }
 
 void tdc_moved_end_all(struct tidl_client *client)
@@ -311,7 +325,7 @@ void tdc_moved_end_all(struct tidl_client *client)
 		tdc_client_unlock(client);
 		if (moved == NULL)
 			return;
-		moved_drop_uses(client, moved);
+		moved_forget_uses(client, moved);
 		if (tdc_moved_end(client, moved, &unused) < 0)
 			last = moved;
 	}

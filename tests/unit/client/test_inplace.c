@@ -277,6 +277,26 @@ TT_TEST(inplace, what_could_not_become_private_is_tried_again)
 	tt_world_deinit(&world);
 }
 
+TT_TEST(inplace, unshare_can_be_called_again)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 2 * PIECE_BYTES);
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tdc_move_hook = fail_on_the_way_back;
+	cr_expect_eq(tidl_unshare(world.client, "x"), TIDL_ERR_NO_MEMORY);
+	cr_expect_eq(tidl_unshare(world.client, "x"), TIDL_ERR_NO_MEMORY);
+	tdc_move_hook = NULL;
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	cr_expect_eq(memory.foreign.deleted, 1);
+	cr_expect(tt_memory_is_private(&memory));
+	tt_memory_expect_intact(&memory);
+	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}
+
 TT_TEST(inplace, a_name_that_is_taken_undoes_the_move)
 {
 	struct tt_world world;

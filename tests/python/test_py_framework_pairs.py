@@ -39,9 +39,7 @@ def peers(session_client: tidl.Client) -> Iterator[dict[str, Peer]]:
             peer.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("producer", "consumer"), list(itertools.product(FRAMEWORKS, repeat=2)), ids="-".join
-)
+@pytest.mark.parametrize(("producer", "consumer"), list(itertools.product(FRAMEWORKS, repeat=2)))
 def test_pair(peers: dict[str, Peer], name: str, producer: str, consumer: str) -> None:
     if f"{producer}-a" not in peers or f"{consumer}-b" not in peers:
         pytest.skip("not installed")

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of malloc that are shared where they lie: found by their header, and freed in the end. */
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "client/lib/inplace/move.h"
+#include "tests/support/leak.h"
+#include "tests/unit/client/support/memory.h"
+
+static void require_glibc_malloc(void)
+{
+	if (!tdc_malloc_is_known())
+		cr_skip_test("a sanitizer has replaced malloc");
+}
+
+TT_TEST(inplace_malloc, blocks_of_malloc_are_found_by_their_header)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	void *data = NULL;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	for (size_t alignment = 16; alignment <= 8192; alignment *= 2) {
+		cr_assert_eq(posix_memalign(&data, alignment, (size_t)1 << 20), 0);
+		tt_memory_init_over(&memory, data, (size_t)1 << 20);
+		memory.options.block_count = 0;
+		cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%zu: %s", alignment,
+			     tidl_last_error());
+		cr_expect_eq(memory.publication.neighbour_bytes, 0);
+		tt_memory_expect_intact(&memory);
+		cr_assert_eq(tidl_unshare(world.client, "x"), 0);
+		tt_memory_expect_intact(&memory);
+		free(data);
+	}
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace_malloc, small_blocks_and_the_heap_are_refused)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	void *data;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	data = malloc(1000);
+	tt_memory_init_over(&memory, data, 1000);
+	memory.options.block_count = 0;
+	cr_expect_eq(tt_memory_publish(&memory, world.client, "x"), TIDL_ERR_COPY_NEEDED);
+	cr_expect_eq(tidl_last_copy_reason(), TIDL_COPY_REASON_SMALL);
+	free(data);
+	cr_assert_eq(mallopt(M_MMAP_THRESHOLD, 32 << 20), 1);
+	data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	cr_expect_eq(tt_memory_publish(&memory, world.client, "x"), TIDL_ERR_COPY_NEEDED);
+	cr_expect_neq(tidl_last_copy_reason(), TIDL_COPY_REASON_NONE);
+	tt_memory_expect_intact(&memory);
+	free(data);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace_malloc, a_hostile_writer_cannot_break_free)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	struct tidl_tensor *tensor;
+	unsigned char *page;
+	void *data;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tensor = tt_get(world.other, "x", TIDL_ATTACH_WRITE);
+	/* All that the map shows, malloc's header and all. */
+	page = (unsigned char *)((uintptr_t)tidl_tensor_data(tensor) & ~(TT_PAGE_BYTES - 1));
+	memset(page, 0xa5, memory.publication.moved_bytes);
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	memset(page, 0x5a, memory.publication.moved_bytes);
+	cr_expect_eq(((unsigned char *)data)[12345], 0xa5);
+	free(data);
+	tidl_tensor_unref(tensor);
+	tt_world_deinit(&world);
+}
+
+/* Its map must not grow into what lies behind the memory in the segment, and past the end. */
+TT_TEST(inplace_malloc, realloc_makes_another_block)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	unsigned char *data;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	data = realloc(data, (size_t)4 << 20);
+	cr_assert_not_null(data);
+	memset(data + (1 << 20), 0xa5, (size_t)3 << 20);
+	memory.data = (float *)(void *)data;
+	tt_memory_expect_intact(&memory);
+	cr_expect(tt_memory_is_private(&memory));
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	free(data);
+	tt_world_deinit(&world);
+}

@@ -51,8 +51,9 @@ struct tidl_block {
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND (this client has moved nothing
  * for that name), _BUSY (the memory is just being published, or under other names too), _NO_MEMORY
- * (try again; what was done stays done), _COPY_NEEDED (writers cannot be stopped), _SYSTEM. Blocks
- * for one round trip and the copy.
+ * (try again; what was done stays done), _COPY_NEEDED (writers cannot be stopped), _SYSTEM or a
+ * connection error: without the broker only tidl_disconnect() makes the memory private. Blocks for
+ * one round trip and the copy.
  */
 TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
 

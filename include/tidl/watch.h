@@ -22,7 +22,7 @@ enum tidl_event_kind {
 	TIDL_EVENT_RELEASED = 5,   /* somebody let go of it; told to the same */
 	TIDL_EVENT_OWNER_DIED = 6, /* its publisher died; with TIDL_RETENTION_OWNER it goes soon */
 	TIDL_EVENT_LOST = 7,	/* events were dropped here: look for yourself with tidl_list() */
-	TIDL_EVENT_RECALLED = 8 /* its owner asks for it back */
+	TIDL_EVENT_RECALLED = 8 /* its owner asks for it back (never sent yet) */
 };
 
 /* The longest name, without the final zero. */

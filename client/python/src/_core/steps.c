@@ -10,19 +10,25 @@ static PyObject *steps_result(const struct tpy_tensor *self, int result, uint64_
 	return tpy_check(self->state, result) ? NULL : PyLong_FromUnsignedLongLong(step);
 }
 
-PyObject *tpy_tensor_step(PyObject *object, void *closure)
+/* The calls that answer with a step and take nothing else. */
+static PyObject *steps_call(PyObject *object, int (*call)(struct tidl_tensor *, uint64_t *))
 {
 	struct tpy_tensor *self = (struct tpy_tensor *)object;
 	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
 	uint64_t step = 0;
 
-	(void)closure;
 	if (!handle)
 		return NULL;
 	PyThreadState *thread = PyEval_SaveThread();
-	int result = tidl_step(handle, &step);
+	int result = call(handle, &step);
 	PyEval_RestoreThread(thread);
 	return steps_result(self, result, step);
+}
+
+PyObject *tpy_tensor_step(PyObject *object, void *closure)
+{
+	(void)closure;
+	return steps_call(object, tidl_step);
 }
 
 PyObject *tpy_tensor_update_begin(PyObject *object, PyObject *takes_over)
@@ -43,32 +49,14 @@ PyObject *tpy_tensor_update_begin(PyObject *object, PyObject *takes_over)
 
 PyObject *tpy_tensor_update_end(PyObject *object, PyObject *unused)
 {
-	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
-	uint64_t step = 0;
-
 	(void)unused;
-	if (!handle)
-		return NULL;
-	PyThreadState *thread = PyEval_SaveThread();
-	int result = tidl_update_end(handle, &step);
-	PyEval_RestoreThread(thread);
-	return steps_result(self, result, step);
+	return steps_call(object, tidl_update_end);
 }
 
 PyObject *tpy_tensor_commit(PyObject *object, PyObject *unused)
 {
-	struct tpy_tensor *self = (struct tpy_tensor *)object;
-	TPY_HELD struct tidl_tensor *handle = tpy_tensor_hold(self);
-	uint64_t step = 0;
-
 	(void)unused;
-	if (!handle)
-		return NULL;
-	PyThreadState *thread = PyEval_SaveThread();
-	int result = tidl_commit(handle, &step);
-	PyEval_RestoreThread(thread);
-	return steps_result(self, result, step);
+	return steps_call(object, tidl_commit);
 }
 
 PyObject *tpy_tensor_wait_step(PyObject *object, PyObject *args)

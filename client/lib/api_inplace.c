@@ -9,8 +9,30 @@
 #include "client/lib/remove.h"
 #include "client/lib/report.h"
 
+/* The broker has not said what became of the name, and will not any more. */
+static bool answer_is_lost(int code)
+{
+	return code == TIDL_ERR_TIMEOUT || code <= TIDL_ERR_NO_BROKER;
+}
+
+/* Only the name needs the broker. */
+static int path_unshare_alone(struct tidl_client *client, const char *path,
+			      const struct tdp_fault *lost, struct tdp_fault *fault)
+{
+	int r = tdc_unshare(client, path, fault);
+
+	if (r < 0)
+		return r;
+	(void)tdp_fault_set(fault, lost->code,
+			    "the memory of '%s' is private again, but the name may still be "
+			    "listed: %s",
+			    path, lost->text);
+	return lost->code;
+}
+
 static int name_unshare(struct tidl_client *client, const char *text, struct tdp_fault *fault)
 {
+	struct tdp_fault removal;
 	struct tdc_name name;
 	int r = tdc_name_parse(text, &name, fault);
 
@@ -18,10 +40,13 @@ static int name_unshare(struct tidl_client *client, const char *text, struct tdp
 		r = tdc_unshare_check(client, name.path, fault);
 	if (r < 0)
 		return r;
-	r = tdc_remove(client, &name, fault);
+	r = tdc_remove(client, &name, &removal);
 	/* Removed by somebody else, or before. */
 	if (r == 0 || r == TIDL_ERR_NOT_FOUND)
-		r = tdc_unshare(client, name.path, fault);
+		return tdc_unshare(client, name.path, fault);
+	if (answer_is_lost(r))
+		return path_unshare_alone(client, name.path, &removal, fault);
+	*fault = removal;
 	return r;
 }
 

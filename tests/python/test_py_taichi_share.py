@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import taichi_families
 import taichi_shared
-from python_brokers import eventually, memfd_inode
-from python_peer import Peer
+from python_brokers import end_brokers, eventually, memfd_inode
+from python_peer import Peer, PeerError
 
 import tidl
 
@@ -204,3 +204,18 @@ def test_at_the_end_of_the_interpreter(client: tidl.Client, owner: Peer, name: s
     owner.do(f"kernels.share({name!r}); kernels.paint(3.0)")
     assert owner.end() == 0
     assert (client.get(name).to_numpy() == 3).all()
+
+
+def test_private_again_without_the_broker(own_runtime: Path, owner: Peer) -> None:
+    owner.do("kernels.client.close(); kernels.client = tidl.connect(); kernels.share('x')")
+    with tidl.connect() as client:
+        mine = client.get("x", access="write").to_numpy()
+        end_brokers(own_runtime)
+        with pytest.raises(PeerError) as caught:
+            owner.do("kernels.client.unshare('x')")
+        assert caught.value.code == "BROKER_GONE"
+        owner.do("kernels.paint(5.0)")
+        mine[:] = 6
+        assert owner.ask("float(kernels.x.to_numpy().sum())") == 160
+        owner.do("kernels.tree.destroy()")
+        assert owner.end() == 0

@@ -282,6 +282,7 @@ static void moved_drop_uses(struct tidl_client *client, struct tdc_moved *moved)
 
 int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *fault)
 {
+	struct tdp_fault rest;
 	struct tdc_moved *moved;
 	int r = 0;
 
@@ -289,7 +290,14 @@ int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *
 		moved_drop_uses(client, moved);
 		r = tdc_moved_end(client, moved, fault);
 	}
-	return r;
+	if (r < 0)
+		return r;
+	/* Other threads may have come between: what they are at was not taken. */
+	if (tdc_unshare_check(client, path, &rest) == TIDL_ERR_BUSY) {
+		*fault = rest;
+		return rest.code;
+	}
+	return 0;
 }
 
 /* With the client there is nobody left who could ask for it by name. It is busy. */

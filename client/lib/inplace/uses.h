@@ -40,7 +40,8 @@ void tdc_moved_end_all(struct tidl_client *client);
 int tdc_unshare_check(struct tidl_client *client, const char *path,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* Make it so. The name itself has been removed. */
+/* Make it so. The name itself has been removed, as far as that can be known. TIDL_ERR_BUSY when
+ * another thread has begun to use the memory since it was checked. */
 int tdc_unshare(struct tidl_client *client, const char *path,
 		struct tdp_fault *fault) TDP_MUST_CHECK;
 

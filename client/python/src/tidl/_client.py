@@ -403,12 +403,15 @@ class Client(Waiting):
         For what `publish(copy=False)` has shared in place. The tensor has its memory for itself
         again, at the same address and with the content of this moment; whoever has it attached
         keeps what there is, which no longer follows. Also happens when the name was removed or
-        replaced by this client and nobody else holds it any more, and when the client is closed.
+        replaced and nobody else holds it any more, and when the client is closed.
 
         Raises:
             NotFoundError: this client has shared nothing in place as that.
-            BusyError: the memory is published under another name, too.
+            BusyError: the memory is published under another name, too, or another thread is at it.
             NoMemoryError: call it again when there is memory.
+            BrokerGoneError, TimedOutError: the broker is gone, or does not answer. The memory *is*
+                private then and its owner has it, since that needs no broker; only whether the name
+                is still listed is not known.
         """
         self._core.unshare(_arguments.name_text(name))
 

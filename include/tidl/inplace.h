@@ -54,9 +54,9 @@ struct tidl_block {
  * (try again; what was done stays done), _COPY_NEEDED (writers cannot be stopped), _SYSTEM,
  * _INTERRUPTED (try again), or _TIMEOUT or a connection error, which are about the name alone: the
  * memory is private and the deleters have been called, for that needs no broker. But whether the
- * name was taken out of the listing is not known: a broker that has ended has forgotten it, one that
- * goes on or comes back may list what there was at that moment, for tidl_remove(). Blocks for one
- * round trip and the copy.
+ * name was taken out of the listing is not known: a broker that has ended has forgotten it, one
+ * that goes on or comes back may list what there was at that moment, for tidl_remove(). Blocks for
+ * one round trip and the copy.
  */
 TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
 

@@ -78,7 +78,8 @@ struct tidl_publish_options {
 	/* For memory that is shared where it lies. */
 	size_t block_count; /* whose memory the tensors lie in, if their pointers do not tell */
 	const struct tidl_block *blocks;
-	int nobody_writes; /* non-zero: the caller vouches that no thread writes during the call */
+	int nobody_writes; /* non-zero: the caller vouches that no thread writes during the call,
+			    * nor while the memory becomes private again */
 	int writable; /* non-zero: let others write what its framework takes for constant, too */
 };
 

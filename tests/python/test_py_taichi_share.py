@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,8 @@ def add(count: ti.i32):
 
 paint(1.0)
 
-def share(name):
-    return tidl.taichi.share(x, name, client=client)
+def share(name, **options):
+    return tidl.taichi.share(x, name, client=client, **options)
 """
 
 
@@ -56,15 +57,21 @@ def test_shared(worker: Peer, name: str, case: str) -> None:
     taichi_families.run(worker, f"taichi_shared.{case}(ti, {name!r})")
 
 
+@contextmanager
+def owner_of(family: str, folder: Path) -> Iterator[Peer]:
+    """A process of its own, which a test may end, with a field `x` of ones and kernels over it."""
+    (folder / "kernels.py").write_text(f"import {family} as ti\n{KERNELS}")
+    first = f"import sys\nsys.path.insert(0, {str(folder)!r})"
+    with taichi_families.worker(family, "taichi_layouts", first) as peer:
+        peer.do("import kernels")
+        yield peer
+
+
 @pytest.fixture(params=taichi_families.FAMILIES)
 def owner(
     request: pytest.FixtureRequest, session_client: tidl.Client, tmp_path: Path
 ) -> Iterator[Peer]:
-    """A process of its own, which a test may end, with a field `x` of ones and kernels over it."""
-    (tmp_path / "kernels.py").write_text(f"import {request.param} as ti\n{KERNELS}")
-    first = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})"
-    with taichi_families.worker(request.param, "taichi_layouts", first) as peer:
-        peer.do("import kernels")
+    with owner_of(request.param, tmp_path) as peer:
         yield peer
 
 
@@ -219,3 +226,20 @@ def test_private_again_without_the_broker(own_runtime: Path, owner: Peer) -> Non
         assert owner.ask("float(kernels.x.to_numpy().sum())") == 160
         owner.do("kernels.tree.destroy()")
         assert owner.end() == 0
+
+
+def test_where_no_writer_can_be_stopped(
+    client: tidl.Client, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDL_WITHOUT", "userfaultfd")
+    with owner_of(taichi_families.FAMILIES[0], tmp_path) as owner:
+        with pytest.raises(PeerError) as caught:
+            owner.do(f"kernels.share({name!r})")
+        assert caught.value.code == "COPY_NEEDED"
+        owner.do(f"p = kernels.share({name!r}, nobody_writes=True)")
+        assert owner.ask("p.path") == "in-place"
+        mine = client.get(name, access="write").to_numpy()
+        owner.do("kernels.paint(3.0)")
+        assert (mine == 3).all()
+        owner.do(f"kernels.client.unshare({name!r}); kernels.paint(4.0)")
+        assert (mine == 3).all()

@@ -238,8 +238,9 @@ class Client(Waiting):
             stream: None.
             writable: with copy=False: let others write what its framework takes for constant, too
                 (of JAX, TensorFlow, read-only NumPy); else that is published as "live".
-            nobody_writes: with copy=False: no other thread writes to it during the call; needed
-                only where the system cannot stop such threads (no userfaultfd).
+            nobody_writes: with copy=False: no other thread writes to it during the call, and while
+                it becomes private again; needed only where the system cannot stop such threads (no
+                userfaultfd).
 
         Returns:
             What became of it: generation, whether it was copied and why.

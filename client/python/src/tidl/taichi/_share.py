@@ -35,6 +35,7 @@ def share(
     retain: Literal["persist", "owner"] | float | None = None,
     keep: int = 1,
     metadata: Mapping[str, object] | None = None,
+    nobody_writes: bool = False,
 ) -> Publication:
     """Publishes a field or an ndarray where it lies: its own memory becomes shared memory.
 
@@ -67,6 +68,9 @@ def share(
         metadata: see there.
         access: "shared", or "live": only this process writes.
         expose: with a `mode` for group or others: let them see neighbours, too.
+        nobody_writes: no kernel runs, and nothing else writes to the tree or the ndarray, during
+            the call, and while it becomes private again; needed only where the system cannot stop
+            such writers (`reason` is "guard": no userfaultfd).
 
     Returns:
         What became of it: `path` is "in-place", and `moved_bytes` 0 if it was so before.
@@ -106,6 +110,7 @@ def share(
         keep=keep,
         expose=True,
         metadata=metadata,
+        nobody_writes=nobody_writes,
     )
     return dataclasses.replace(publication, neighbour_bytes=neighbour_bytes)
 

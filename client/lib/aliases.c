@@ -86,33 +86,57 @@ static int aliases_check_there(struct tdc_aliases *aliases, struct tdc_segment *
 	return r;
 }
 
+/* The segment that memory can be published in as it is, with a reference; NULL, and why not. */
+static int aliases_find_segment(struct tdc_aliases *aliases, const struct tdc_import *import,
+				enum tidl_copy_reason *ret_reason, struct tdc_segment **ret_segment,
+				struct tdp_fault *fault)
+{
+	struct tidl_client *client = aliases->client;
+	struct tdc_segment *segment = tdc_segment_find_range(client, import->begin, import->end);
+	int r = aliases_check_there(aliases, &segment, fault);
+
+	*ret_segment = NULL;
+	if (r < 0)
+		return r;
+	if (segment != NULL)
+		*ret_reason = segment_copy_reason(client, segment);
+	else if (tdc_fork_find_elsewhere(client, import->begin, import->end))
+		*ret_reason = TIDL_COPY_REASON_OTHER_BROKER;
+	else
+		*ret_reason = TIDL_COPY_REASON_FOREIGN;
+	if (*ret_reason != TIDL_COPY_REASON_NONE && segment != NULL)
+		segment = tdc_segment_unref(client, segment);
+	*ret_segment = segment;
+	return 0;
+}
+
 int tdc_alias_find(struct tdc_aliases *aliases, const struct tdc_import *import,
 		   enum tidl_copy_reason *ret_reason, struct tdp_fault *fault)
 {
-	struct tidl_client *client = aliases->client;
-	enum tidl_copy_reason reason;
 	struct tdc_segment *segment;
 	int r;
 
 	*ret_reason = TIDL_COPY_REASON_NONE;
 	if (aliases->last != NULL && segment_holds(aliases->last->segment, import))
 		return 0;
-	segment = tdc_segment_find_range(client, import->begin, import->end);
-	r = aliases_check_there(aliases, &segment, fault);
-	if (r < 0)
+	r = aliases_find_segment(aliases, import, ret_reason, &segment, fault);
+	if (r < 0 || segment == NULL)
 		return r;
-	if (segment == NULL) {
-		*ret_reason = tdc_fork_find_elsewhere(client, import->begin, import->end)
-				      ? TIDL_COPY_REASON_OTHER_BROKER
-				      : TIDL_COPY_REASON_FOREIGN;
-		return 0;
-	}
-	reason = segment_copy_reason(client, segment);
-	if (reason == TIDL_COPY_REASON_NONE)
-		return tdc_alias_add(aliases, segment, fault);
-	(void)tdc_segment_unref(client, segment);
-	*ret_reason = reason;
-	return 0;
+	return tdc_alias_add(aliases, segment, fault);
+}
+
+int tdc_alias_ask(struct tidl_client *client, uintptr_t begin, uintptr_t end,
+		  enum tidl_copy_reason *ret_reason, struct tdp_fault *fault)
+{
+	struct tdc_aliases aliases = {.client = client};
+	const struct tdc_import import = {.begin = begin, .end = end};
+	struct tdc_segment *segment;
+	int r = aliases_find_segment(&aliases, &import, ret_reason, &segment, fault);
+
+	if (r == 0 && segment != NULL)
+		(void)tdc_segment_unref(client, segment);
+	tdc_aliases_deinit(&aliases);
+	return r;
 }
 
 void tdc_aliases_deinit(struct tdc_aliases *aliases)

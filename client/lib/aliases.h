@@ -34,6 +34,10 @@ struct tdc_aliases {
 int tdc_alias_find(struct tdc_aliases *aliases, const struct tdc_import *import,
 		   enum tidl_copy_reason *ret_reason, struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* Would memory [@begin, @end) be published as it is? NONE, or why not. Enters nothing. */
+int tdc_alias_ask(struct tidl_client *client, uintptr_t begin, uintptr_t end,
+		  enum tidl_copy_reason *ret_reason, struct tdp_fault *fault) TDP_MUST_CHECK;
+
 /* Enter a segment that tensors lie in; it becomes `last`. Takes the reference over in any case. */
 int tdc_alias_add(struct tdc_aliases *aliases, struct tdc_segment *segment,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;

@@ -6,6 +6,7 @@
 
 #include <dlpack/dlpack.h>
 
+#include "client/lib/aliases.h"
 #include "client/lib/import.h"
 #include "client/lib/inplace/listed.h"
 #include "client/lib/inplace/uses.h"
@@ -75,6 +76,37 @@ int tidl_publish_legacy(struct tidl_client *client, const char *name,
 		return tdc_report(r, &fault);
 	member.source = tdc_source_new(NULL, managed);
 	r = publish_single(client, name, &member, options, ret_publication, &fault);
+	return tdc_report(r, &fault);
+}
+
+static int recognise_check_arguments(const struct tidl_client *client, const void *address,
+				     size_t bytes, const enum tidl_copy_reason *ret_reason,
+				     struct tdp_fault *fault)
+{
+	if (client == NULL)
+		return tdc_refuse_null("client", fault);
+	if (address == NULL)
+		return tdc_refuse_null("address", fault);
+	if (ret_reason == NULL)
+		return tdc_refuse_null("ret_reason", fault);
+	if (bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)address)
+		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
+				     "%zu bytes are no memory at %p", bytes, address);
+	return 0;
+}
+
+int tidl_recognise(struct tidl_client *client, const void *address, size_t bytes,
+		   enum tidl_copy_reason *ret_reason)
+{
+	struct tdp_fault fault = {.code = 0};
+	enum tidl_copy_reason reason;
+	int r = recognise_check_arguments(client, address, bytes, ret_reason, &fault);
+
+	if (r == 0)
+		r = tdc_alias_ask(client, (uintptr_t)address, (uintptr_t)address + bytes, &reason,
+				  &fault);
+	if (r == 0)
+		*ret_reason = reason;
 	return tdc_report(r, &fault);
 }
 

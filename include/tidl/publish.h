@@ -144,6 +144,20 @@ TIDL_API int tidl_publish_legacy(struct tidl_client *client, const char *name,
 				 struct tidl_publication *ret_publication);
 
 /*
+ * tidl_recognise - whether tensors over some memory are published as they are.
+ *
+ * @address     of its first byte
+ * @bytes       more than 0; all of them have to lie in one segment
+ * @ret_reason  TIDL_COPY_REASON_NONE: tidl_publish() takes it without a copy. Else why it would be
+ *              copied, or shared where it lies: _FOREIGN, _NOT_OWNER, _PRIVATE_MAP, _OTHER_BROKER
+ *
+ * The memory itself is not looked at. Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NO_MEMORY, _SYSTEM.
+ * Never blocks. Any thread.
+ */
+TIDL_API int tidl_recognise(struct tidl_client *client, const void *address, size_t bytes,
+			    enum tidl_copy_reason *ret_reason);
+
+/*
  * tidl_remove - take a name out of the listing.
  *
  * Holders keep their memory; it is freed with the last of them. Owner, group `tidl` and root may.

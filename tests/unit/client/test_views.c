@@ -8,6 +8,7 @@
 #include "tests/support/leak.h"
 #include "tests/unit/client/support/broker.h"
 #include "tests/unit/client/support/foreign.h"
+#include "tests/unit/client/support/memory.h"
 
 enum { ROWS = 4, COLUMNS = 6 };
 
@@ -283,6 +284,79 @@ TT_TEST(views, each_copy_has_its_reason, .timeout = 60)
 		publish_reason(world.other, tidl_tensor_data(private), TIDL_COPY_IF_NEEDED, &path),
 		TIDL_COPY_REASON_PRIVATE_MAP);
 	tidl_tensor_unref(private);
+	world_deinit(&world);
+}
+
+/* ---- asking before publishing ---- */
+
+static enum tidl_copy_reason reason_of(struct tidl_client *client, const void *address,
+				       size_t bytes)
+{
+	enum tidl_copy_reason reason = TIDL_COPY_REASON_REQUESTED;
+
+	cr_assert_eq(tidl_recognise(client, address, bytes, &reason), 0, "%s", tidl_last_error());
+	return reason;
+}
+
+TT_TEST(views, memory_is_recognised_without_publishing_it, .timeout = 60)
+{
+	struct tidl_publish_options immutable = {.size = sizeof(immutable),
+						 .access = TIDL_ACCESS_IMMUTABLE};
+	struct world world;
+	struct tidl_tensor *writer, *sealed, *private;
+	float foreign = 1;
+
+	world_init(&world);
+	cr_expect_eq(reason_of(world.client, world.data, sizeof(float) * ROWS * COLUMNS),
+		     TIDL_COPY_REASON_NONE);
+	cr_expect_eq(reason_of(world.client, world.data + 7, 1), TIDL_COPY_REASON_NONE);
+	cr_expect_eq(reason_of(world.client, world.data + 7, 1 << 20), TIDL_COPY_REASON_FOREIGN);
+	cr_expect_eq(reason_of(world.client, &foreign, sizeof(foreign)), TIDL_COPY_REASON_FOREIGN);
+	cr_expect_eq(reason_of(world.other, world.data, 1), TIDL_COPY_REASON_OTHER_BROKER);
+	tt_publish(world.client, "x", world.tensor, NULL, NULL);
+	writer = tt_get(world.other, "x", TIDL_ATTACH_WRITE);
+	cr_expect_eq(reason_of(world.other, tidl_tensor_data(writer), 1), TIDL_COPY_REASON_NONE);
+	tidl_tensor_unref(writer);
+	sealed = tt_tensor_counting(world.client, 2, shape);
+	tt_publish(world.client, "sealed", sealed, &immutable, NULL);
+	private = tt_get(world.other, "sealed", TIDL_ATTACH_COPY_ON_WRITE);
+	cr_expect_eq(reason_of(world.other, tidl_tensor_data(private), 1),
+		     TIDL_COPY_REASON_PRIVATE_MAP);
+	tidl_tensor_unref(private);
+	tidl_tensor_unref(sealed);
+	world_deinit(&world);
+}
+
+TT_TEST(views, moved_memory_is_recognised_until_it_is_private, .timeout = 60)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 16 * TT_PAGE_BYTES);
+	cr_expect_eq(reason_of(world.client, memory.data, memory.bytes), TIDL_COPY_REASON_FOREIGN);
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	cr_expect_eq(reason_of(world.client, memory.data, memory.bytes), TIDL_COPY_REASON_NONE);
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	cr_expect_eq(reason_of(world.client, memory.data, memory.bytes), TIDL_COPY_REASON_FOREIGN);
+	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(views, what_is_no_memory_cannot_be_asked_for, .timeout = 60)
+{
+	enum tidl_copy_reason reason = TIDL_COPY_REASON_REQUESTED;
+	struct world world;
+
+	world_init(&world);
+	cr_expect_eq(tidl_recognise(NULL, world.data, 1, &reason), TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(tidl_recognise(world.client, NULL, 1, &reason), TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(tidl_recognise(world.client, world.data, 0, &reason),
+		     TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(tidl_recognise(world.client, world.data, SIZE_MAX, &reason),
+		     TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(tidl_recognise(world.client, world.data, 1, NULL), TIDL_ERR_INVALID_ARGUMENT);
+	cr_expect_eq(reason, TIDL_COPY_REASON_REQUESTED);
 	world_deinit(&world);
 }
 

@@ -190,6 +190,8 @@ static PyMethodDef client_methods[] = {
 	{"inspect", tpy_client_inspect, METH_O, "inspect(name) -> dict"},
 	{"remove", tpy_client_remove, METH_O, "remove(name) -> None"},
 	{"unshare", tpy_client_unshare, METH_O, "unshare(name) -> None"},
+	{"recognise", tpy_client_recognise, METH_VARARGS,
+	 "recognise(address, bytes) -> whether it is published without a copy"},
 	{"shutdown", tpy_client_shutdown, METH_NOARGS, "shutdown() -> None"},
 	{"dispatch", tpy_client_dispatch, METH_NOARGS, "dispatch() -> None"},
 	{"fileno", tpy_client_fileno, METH_NOARGS, "fileno() -> int"},

@@ -353,6 +353,25 @@ PyObject *tpy_client_unshare(PyObject *object, PyObject *name)
 	return call_named((struct tpy_client *)object, name, tidl_unshare);
 }
 
+PyObject *tpy_client_recognise(PyObject *object, PyObject *args)
+{
+	struct tpy_client *self = (struct tpy_client *)object;
+	unsigned long long address, bytes;
+	enum tidl_copy_reason reason = TIDL_COPY_REASON_NONE;
+
+	if (!PyArg_ParseTuple(args, "KK:recognise", &address, &bytes))
+		return NULL;
+	struct tidl_client *handle = tpy_client_enter(self);
+	if (!handle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_recognise(handle, (void *)(uintptr_t)address, (size_t)bytes, &reason);
+	PyEval_RestoreThread(thread);
+	int is_failed = tpy_client_check(self, result);
+	tpy_client_leave(self);
+	return is_failed ? NULL : PyBool_FromLong(reason == TIDL_COPY_REASON_NONE);
+}
+
 /* The calls that take the client alone and give back a code (or a descriptor). */
 static int call_alone(struct tpy_client *self, int (*call)(struct tidl_client *client),
 		      int *ret_result)

@@ -82,6 +82,7 @@ PyObject *tpy_client_wrap(const struct tpy_client *self, struct tidl_tensor *ten
 PyObject *tpy_client_list(PyObject *object, PyObject *pattern);
 PyObject *tpy_client_inspect(PyObject *object, PyObject *name);
 PyObject *tpy_client_unshare(PyObject *object, PyObject *name);
+PyObject *tpy_client_recognise(PyObject *object, PyObject *args);
 PyObject *tpy_client_remove(PyObject *object, PyObject *name);
 PyObject *tpy_client_shutdown(PyObject *object, PyObject *unused);
 PyObject *tpy_client_dispatch(PyObject *object, PyObject *unused);

@@ -61,9 +61,14 @@ static void registry_init(void)
 	(void)pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-void tdc_fork_link(struct tidl_client *client)
+void tdc_fork_init(void)
 {
 	(void)pthread_once(&registry_once, registry_init);
+}
+
+void tdc_fork_link(struct tidl_client *client)
+{
+	tdc_fork_init();
 	pthread_mutex_lock(&registry_lock);
 	DL_APPEND(registry_clients, client);
 	pthread_mutex_unlock(&registry_lock);

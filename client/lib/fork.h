@@ -7,6 +7,9 @@
 
 struct tidl_client;
 
+/* From here on a fork() waits for what is at the moves' lock, too (inplace/move.h). */
+void tdc_fork_init(void);
+
 /* Every client of this process, so that fork() finds them all. Linked from creation to the last
  * reference. */
 void tdc_fork_link(struct tidl_client *client);

@@ -142,6 +142,8 @@ const char *tidl_copy_reason_name(enum tidl_copy_reason reason)
 		return "pinned";
 	case TIDL_COPY_REASON_GUARD:
 		return "guard";
+	case TIDL_COPY_REASON_UNSURE:
+		return "unsure";
 	}
 	return unknown_word;
 }

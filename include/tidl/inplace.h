@@ -70,8 +70,8 @@ TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
  * @ret_from_bytes  blocks from this size on come with pages of their own now: @min_bytes, unless it
  *                  came too late for that; may be NULL
  *
- * Returns 0 or TIDL_ERR_INVALID_ARGUMENT (above 32 MiB), _UNSUPPORTED (malloc is not glibc's own).
- * Never blocks. For the whole process.
+ * Returns 0 or TIDL_ERR_INVALID_ARGUMENT (above 32 MiB), _UNSUPPORTED (malloc is not glibc's own),
+ * _NO_MEMORY (that could not be found out, try again). Never blocks. For the whole process.
  */
 TIDL_API int tidl_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes);
 

@@ -7,18 +7,10 @@
  */
 #include "client/lib/inplace/range.h"
 
-#include <dlfcn.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/inplace/allocator.h"
 #include "proto/mem/memfd.h"
-
-/* To see who serves malloc: never touched, and more than other threads allocate in a moment. */
-#define PROBE_BYTES ((size_t)64 << 20)
-
-enum { PROBE_COUNT = 4 };
 
 /* Room behind a block that its alignment may account for. */
 #define SLACK_MAX_BYTES ((uintptr_t)1 << 16)
@@ -39,6 +31,9 @@ static const char *refusal_sentence(enum tidl_copy_reason reason)
 	case TIDL_COPY_REASON_ALLOCATOR:
 		return "this process's malloc is not glibc's own, so nobody knows where the "
 		       "memory ends: allocate it through the client, or allow a copy";
+	case TIDL_COPY_REASON_UNSURE:
+		return "there is too little memory to find out whose malloc this process has (64 "
+		       "MiB, for a moment): try again with more (RLIMIT_AS), or allow a copy";
 	case TIDL_COPY_REASON_NOT_WRITABLE:
 		return "the memory is mapped read-only: allocate it through the client, or allow "
 		       "a copy";
@@ -62,62 +57,6 @@ int tdc_range_refuse(enum tidl_copy_reason reason, struct tdp_fault *fault)
 	(void)tdp_fault_set(fault, TIDL_ERR_COPY_NEEDED, "%s", refusal_sentence(reason));
 	fault->detail = (int)reason;
 	return TIDL_ERR_COPY_NEEDED;
-}
-
-typedef struct mallinfo2 (*statistics_fn)(void);
-
-/* glibc's own statistics; NULL where another allocator gives them. */
-static statistics_fn glibc_statistics(void)
-{
-	void *statistics = dlsym(RTLD_DEFAULT, "mallinfo2");
-	void *libc = dlsym(RTLD_DEFAULT, "gnu_get_libc_version");
-	Dl_info statistics_info;
-	Dl_info libc_info;
-	statistics_fn function = NULL;
-
-	if (statistics == NULL || libc == NULL || dladdr(statistics, &statistics_info) == 0 ||
-	    dladdr(libc, &libc_info) == 0 || statistics_info.dli_fbase != libc_info.dli_fbase)
-		return NULL;
-	memcpy(&function, &statistics, sizeof(function));
-	return function;
-}
-
-static size_t statistics_used(statistics_fn statistics)
-{
-	struct mallinfo2 now = statistics();
-
-	return now.uordblks + now.hblkhd;
-}
-
-/* Where malloc's symbol lies tells nothing: in programs at a fixed address it is a stub of theirs.
- * So see whether a block of malloc counts in glibc's statistics. */
-static bool malloc_counts(statistics_fn statistics)
-{
-	size_t before = statistics_used(statistics);
-	void *probe = malloc(PROBE_BYTES);
-	size_t after = statistics_used(statistics);
-
-	free(probe);
-	return probe != NULL && after > before && after - before > PROBE_BYTES / 2;
-}
-
-static bool malloc_is_known;
-
-static void malloc_learn(void)
-{
-	statistics_fn statistics = glibc_statistics();
-
-	/* Other threads allocate and free meanwhile. */
-	for (int i = 0; i < PROBE_COUNT && statistics != NULL && !malloc_is_known; i++)
-		malloc_is_known = malloc_counts(statistics);
-}
-
-bool tdc_malloc_is_known(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	(void)pthread_once(&once, malloc_learn);
-	return malloc_is_known;
 }
 
 bool tdc_block_is_mapped_alone(const void *address, uintptr_t *ret_begin, uintptr_t *ret_end)
@@ -180,8 +119,9 @@ static int range_of_malloc(const struct tdc_maps *maps, const struct tidl_block 
 
 	if (address < TDC_HEADER_BYTES || address % sizeof(void *) != 0)
 		return tdc_range_refuse(TIDL_COPY_REASON_POOL, fault);
-	if (!tdc_malloc_is_known())
-		return tdc_range_refuse(TIDL_COPY_REASON_ALLOCATOR, fault);
+	reason = tdc_malloc_refusal();
+	if (reason != TIDL_COPY_REASON_NONE)
+		return tdc_range_refuse(reason, fault);
 	reason = tdc_maps_refusal(maps, address - TDC_HEADER_BYTES, address + 1);
 	if (reason != TIDL_COPY_REASON_NONE)
 		return block_refuse(block, reason, fault);

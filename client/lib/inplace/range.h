@@ -52,7 +52,4 @@ int tdc_range_refuse(enum tidl_copy_reason reason, struct tdp_fault *fault);
  * TDC_HEADER_BYTES before on. */
 bool tdc_block_is_mapped_alone(const void *address, uintptr_t *ret_begin, uintptr_t *ret_end);
 
-/* Is this process's malloc glibc's own? Others keep their records elsewhere and differently. */
-bool tdc_malloc_is_known(void);
-
 #endif

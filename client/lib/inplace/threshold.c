@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "client/lib/inplace/allocator.h"
 #include "client/lib/inplace/range.h"
 
 /* The largest threshold that glibc takes (HEAP_MAX_SIZE / 2 of 64-bit systems). */
@@ -30,9 +31,14 @@ static bool size_is_late(size_t size_bytes)
 
 int tdc_prefer_shareable(size_t min_bytes, size_t *ret_from_bytes, struct tdp_fault *fault)
 {
+	enum tidl_copy_reason reason = tdc_malloc_refusal();
 	size_t from_bytes = min_bytes;
 
-	if (!tdc_malloc_is_known())
+	if (reason == TIDL_COPY_REASON_UNSURE)
+		return tdp_fault_set(fault, TIDL_ERR_NO_MEMORY,
+				     "there is too little memory to find out whose malloc this "
+				     "process has (64 MiB, for a moment): try again with more");
+	if (reason != TIDL_COPY_REASON_NONE)
 		return tdp_fault_set(fault, TIDL_ERR_UNSUPPORTED,
 				     "this process's malloc is not glibc's own, so it cannot be "
 				     "asked for shareable blocks: allocate tensors through the "

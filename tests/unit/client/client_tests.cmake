@@ -5,6 +5,7 @@ add_library(tidl_client_test_support STATIC
 	client/support/fake_broker.c
 	client/support/fake_store.c
 	client/support/foreign.c
+	client/support/limits.c
 	client/support/memory.c
 	client/support/offline.c
 	client/support/stepping.c)

@@ -2,14 +2,18 @@
 /* Blocks of malloc that are shared where they lie: found by their header, and freed in the end. */
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "client/lib/inplace/allocator.h"
 #include "client/lib/inplace/move.h"
 #include "tests/support/leak.h"
+#include "tests/unit/client/support/limits.h"
 #include "tests/unit/client/support/memory.h"
 
 static void require_glibc_malloc(void)
 {
-	if (!tdc_malloc_is_known())
+	if (tdc_malloc_refusal() != TIDL_COPY_REASON_NONE)
 		cr_skip_test("a sanitizer has replaced malloc");
 }
 
@@ -109,6 +113,48 @@ TT_TEST(inplace_malloc, realloc_makes_another_block)
 	memory.data = (float *)(void *)data;
 	tt_memory_expect_intact(&memory);
 	cr_expect(tt_memory_is_private(&memory));
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_expect_intact(&memory);
+	free(data);
+	tt_world_deinit(&world);
+}
+
+/* In a child, so that this process has not asked yet. */
+static bool is_glibc_malloc(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(tdc_malloc_refusal() == TIDL_COPY_REASON_NONE ? 0 : 1);
+	(void)waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+TT_TEST(inplace_malloc, a_want_of_memory_is_no_answer)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	enum tidl_copy_reason reason;
+	void *data = NULL;
+	int result;
+
+	if (!is_glibc_malloc())
+		cr_skip_test("a sanitizer has replaced malloc");
+	tt_world_init(&world);
+	cr_assert_eq(mallopt(M_MMAP_THRESHOLD, 65536), 1);
+	cr_assert_eq(posix_memalign(&data, 64, (size_t)1 << 20), 0);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	tt_limit_addresses((size_t)8 << 20);
+	result = tt_memory_publish(&memory, world.client, "x");
+	reason = tidl_last_copy_reason();
+	cr_expect_eq(tidl_prefer_shareable(0, NULL), TIDL_ERR_NO_MEMORY);
+	tt_limit_addresses(SIZE_MAX);
+	cr_expect_eq(result, TIDL_ERR_COPY_NEEDED);
+	cr_expect_eq(reason, TIDL_COPY_REASON_UNSURE);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0, "%s", tidl_last_error());
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
 	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
 	tt_memory_expect_intact(&memory);
 	free(data);

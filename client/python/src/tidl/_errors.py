@@ -133,7 +133,7 @@ class CopyNeededError(Error, BufferError, ValueError):
     Attributes:
         reason: why, in one word: "foreign", "not_owner", "private_map", "other_broker"; and of
             memory that cannot be shared in place "small", "heap", "pool", "allocator", "mapping",
-            "not_writable", "hugetlb", "pinned" or "guard" (docs/in-place.md).
+            "not_writable", "hugetlb", "pinned", "guard" or "unsure" (docs/in-place.md).
     """
 
     code = "COPY_NEEDED"

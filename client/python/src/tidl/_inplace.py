@@ -41,6 +41,7 @@ def prefer_shareable(min_bytes: int = _SHAREABLE_MIN_BYTES) -> int:
     Raises:
         InvalidArgumentError: a size that malloc does not take.
         UnsupportedError: this process's malloc is not glibc's.
+        NoMemoryError: there was too little memory to find that out; try again.
     """
     if isinstance(min_bytes, bool) or not isinstance(min_bytes, int) or min_bytes <= 0:
         raise ArgumentTypeError(f"min_bytes is a positive integer, not {shown(min_bytes)}")

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/client/support/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+
+#include <criterion/criterion.h>
+
+static size_t addresses_used(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	char line[256];
+	size_t used_kib = 0;
+
+	cr_assert_not_null(status);
+	while (fgets(line, sizeof(line), status) != NULL) {
+		if (sscanf(line, "VmSize: %zu", &used_kib) == 1)
+			break;
+	}
+	(void)fclose(status);
+	return used_kib << 10;
+}
+
+static void limit_set(__rlimit_resource_t resource, rlim_t value)
+{
+	struct rlimit limit;
+
+	cr_assert_eq(getrlimit(resource, &limit), 0);
+	limit.rlim_cur = value < limit.rlim_max ? value : limit.rlim_max;
+	cr_assert_eq(setrlimit(resource, &limit), 0);
+}
+
+void tt_limit_addresses(size_t room_bytes)
+{
+	limit_set(RLIMIT_AS,
+		  room_bytes == SIZE_MAX ? RLIM_INFINITY : addresses_used() + room_bytes);
+}
+
+void tt_limit_descriptors(int is_limited)
+{
+	int lowest = fcntl(0, F_DUPFD_CLOEXEC, 0);
+
+	if (is_limited && lowest >= 0)
+		(void)close(lowest);
+	limit_set(RLIMIT_NOFILE, is_limited ? (rlim_t)lowest : RLIM_INFINITY);
+	if (!is_limited && lowest >= 0)
+		(void)close(lowest);
+}
+
+void tt_forbid_userfaultfd(void)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(steps) / sizeof(steps[0]), .filter = steps};
+
+	cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+	errno = 0;
+	cr_assert(syscall(SYS_userfaultfd, O_CLOEXEC) < 0 && errno == EPERM);
+}

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import pytest
+from python_brokers import broker_pids
 
 import tidl
 
@@ -67,3 +72,28 @@ def test_ctrl_c_never_ends_the_turns(client: tidl.Client) -> None:
             assert turn == step
         assert tensor.step == step + 1
     assert moment > 0
+
+
+def test_ctrl_c_twice_ends_a_wait_at_once(own_runtime: Path) -> None:
+    """After the first one a wait goes on for the answer of the broker, which stands still."""
+    count = 0
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        if frame and frame.f_code is tidl.Client.get.__code__:
+            count += 1
+            raise KeyboardInterrupt
+
+    with tidl.connect() as client:
+        (broker,) = broker_pids(own_runtime)
+        before = signal.signal(signal.SIGALRM, handler)
+        os.kill(broker, signal.SIGSTOP)
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                client.get("never", timeout=None)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            os.kill(broker, signal.SIGCONT)
+        assert count == 1

@@ -13,7 +13,8 @@ static int interrupt_wait(void *context)
 {
 	(void)context;
 	PyGILState_STATE gil = PyGILState_Ensure();
-	int is_interrupted = PyErr_CheckSignals() != 0;
+	/* The second time a KeyboardInterrupt may be pending, and no handler runs on top of it. */
+	int is_interrupted = PyErr_Occurred() || PyErr_CheckSignals() != 0;
 	PyGILState_Release(gil);
 	return is_interrupted;
 }

@@ -80,9 +80,14 @@ enum {
 	/* Pins and publications that end by themselves in one turn. */
 	TDD_EXPIRIES_PER_TURN = 256,
 
-	/* Replies that a client has not read yet. An honest client reads what it asked for; one
-	 * that does not is dropped, so that it costs others nothing. */
-	TDD_OUTBOX_PACKETS = 1024,
+	/* Replies that a client has not read yet. With so many its requests wait, too, until it
+	 * reads on: it may have asked for much at once, or been interrupted again and again. */
+	TDD_OUTBOX_LONG_PACKETS = 512,
+	TDD_OUTBOX_LONG_BYTES = 2 << 20,
+
+	/* Beyond that there are answers to what was parked. A client that does not read them either
+	 * is dropped, so that it costs others nothing. */
+	TDD_OUTBOX_PACKETS = TDD_OUTBOX_LONG_PACKETS + TDD_WAITS_PER_SESSION,
 	TDD_OUTBOX_BYTES_PER_SESSION = 4 << 20,
 	TDD_OUTBOX_BYTES_PER_UID = 64 << 20,
 

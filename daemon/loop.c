@@ -120,7 +120,7 @@ static void watch_ready(uv_poll_t *poll, int status, int uv_events)
 	int events = 0;
 
 	/* On POLLERR libuv stops the handle and says EBADF; the next receive tells the reason. */
-	if (status < 0 || uv_events & UV_READABLE)
+	if (status < 0 || uv_events & (UV_READABLE | UV_DISCONNECT))
 		events |= TDD_WATCH_READABLE;
 	if (uv_events & UV_WRITABLE)
 		events |= TDD_WATCH_WRITABLE;
@@ -156,6 +156,8 @@ int tdd_watch_set(struct tdd_watch *watch, int events)
 		uv_events |= UV_READABLE;
 	if (events & TDD_WATCH_WRITABLE)
 		uv_events |= UV_WRITABLE;
+	if (events & TDD_WATCH_HANGUP)
+		uv_events |= UV_DISCONNECT;
 	r = uv_events ? uv_poll_start(&watch->uv, uv_events, watch_ready)
 		      : uv_poll_stop(&watch->uv);
 	return r < 0 ? TIDL_ERR_SYSTEM : 0;

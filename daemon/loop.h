@@ -16,7 +16,11 @@ struct tdd_watch;
 struct tdd_timer;
 struct tdd_signal;
 
-enum { TDD_WATCH_READABLE = 1, TDD_WATCH_WRITABLE = 2 };
+enum {
+	TDD_WATCH_READABLE = 1,
+	TDD_WATCH_WRITABLE = 2,
+	TDD_WATCH_HANGUP = 4, /* the peer has closed; reported as readable */
+};
 
 typedef void (*tdd_watch_fn)(void *context, int events);
 typedef void (*tdd_loop_fn)(void *context);

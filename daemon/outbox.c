@@ -260,6 +260,12 @@ int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes, size_t size_b
 	return outbox_try(outbox, bytes, size_bytes, NULL, 0);
 }
 
+bool tdd_outbox_is_long(const struct tdd_outbox *outbox)
+{
+	return outbox->packet_count >= TDD_OUTBOX_LONG_PACKETS ||
+	       outbox->account->used[TDD_QUOTA_QUEUE_BYTES] >= TDD_OUTBOX_LONG_BYTES;
+}
+
 static void outbox_drop_first(struct tdd_outbox *outbox)
 {
 	struct tdd_outbox_packet *packet = outbox->packets;

@@ -84,6 +84,9 @@ int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes,
 /* Send what can be sent now. Returns 0 (look at `block`) or TIDL_ERR_CLOSED. */
 int tdd_outbox_flush(struct tdd_outbox *outbox) TDP_MUST_CHECK;
 
+/* So much is unread that its client's requests should wait. */
+bool tdd_outbox_is_long(const struct tdd_outbox *outbox);
+
 static inline bool tdd_outbox_is_empty(const struct tdd_outbox *outbox)
 {
 	return outbox->packet_count == 0;

@@ -69,10 +69,11 @@ static bool session_has_turn_left(const struct tdd_session *session)
 	return session->outbox.block == TDD_OUTBOX_FREE && session->holder.notices;
 }
 
-/* Watch for what the outbox needs. */
+/* Watch for what the outbox needs. Whoever does not read answers is not read either: what comes
+ * then stays in the socket, and stops its sender when that is full. */
 static void session_follow_outbox(struct tdd_session *session)
 {
-	int events = TDD_WATCH_READABLE;
+	int events = tdd_outbox_is_long(&session->outbox) ? TDD_WATCH_HANGUP : TDD_WATCH_READABLE;
 
 	if (session->state == TDD_SESSION_CLOSING)
 		return;

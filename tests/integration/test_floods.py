@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import signal
 import socket
-from collections.abc import Iterator
+import struct
+import termios
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,11 +22,13 @@ from raw_peer import RawPeer
 from tidl_wire import Attach, Code, pack
 from world import CONTENT, WITNESS, World
 
-OUTBOX_PACKETS = 1024
-OUTBOX_BYTES = 4 << 20
+import tidl
+
+UNREAD_PACKETS = 512
 GROWTH_BYTES = 64 << 20
 WAITS_PER_CONNECTION = 1024
 NAME = "flood/x"
+INTERVAL_S = 0.0003
 
 
 @pytest.fixture
@@ -45,15 +52,42 @@ REQUESTS = {
 
 @pytest.mark.parametrize("packet", REQUESTS.values(), ids=REQUESTS)
 def test_requests_without_end_and_no_reading(world: World, peer: RawPeer, packet: bytes) -> None:
+    """Beyond what the broker keeps for it, a client is not read either until it reads."""
     before = world.broker.resident_bytes()
-    sent = 0
-    with suppress(BrokenPipeError, ConnectionResetError):
-        while sent < 10000:
-            peer.send_bytes(packet)
-            sent += 1
-    assert OUTBOX_PACKETS <= sent < 10000, "the broker has not dropped this client"
+    sent = send_until_stuck(world, peer, packet)
+    assert UNREAD_PACKETS <= sent < 10000
     world.serves()
     assert world.broker.resident_bytes() < before + GROWTH_BYTES
+    for _ in range(sent):
+        reply = peer.receive()
+        assert reply
+        assert reply.request_id == 3
+        reply.close()
+    peer.goes_on()
+
+
+def outgoing_bytes(peer: RawPeer) -> int:
+    """What the broker has not received yet."""
+    (size,) = struct.unpack("i", fcntl.ioctl(peer.socket, termios.TIOCOUTQ, bytes(4)))
+    return int(size)
+
+
+def send_until_stuck(world: World, peer: RawPeer, packet: bytes) -> int:
+    """Returns how often it was sent before the broker read no more."""
+    sent = 0
+    peer.socket.setblocking(False)
+    while sent < 10000:
+        try:
+            peer.send_bytes(packet)
+            sent += 1
+        except BlockingIOError:
+            before = outgoing_bytes(peer)
+            # In the same turn of its loop it takes a packet from each client that it reads.
+            world.serves()
+            if outgoing_bytes(peer) == before:
+                break
+    peer.socket.setblocking(True)
+    return sent
 
 
 def test_requests_without_end_by_many(world: World) -> None:
@@ -61,12 +95,12 @@ def test_requests_without_end_by_many(world: World) -> None:
     before = world.broker.resident_bytes()
     peers = [world.connect() for _ in range(20)]
     for peer in peers:
-        for _ in range(OUTBOX_PACKETS // 2):
+        for _ in range(UNREAD_PACKETS):
             peer.send_bytes(REQUESTS["large"])
     world.serves()
     assert world.broker.resident_bytes() < before + GROWTH_BYTES
     for peer in peers:
-        for _ in range(OUTBOX_PACKETS // 2):
+        for _ in range(UNREAD_PACKETS):
             reply = peer.receive()
             assert reply
             assert reply.kind == "inspection"
@@ -89,6 +123,54 @@ def test_pipelined_requests_are_all_answered(peer: RawPeer) -> None:
             answered.append(reply.request_id)
             reply.close()
         assert answered == asked
+
+
+# ---- clients that are interrupted ----
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_calls(count: int, call: Callable[[], object]) -> None:
+    """Calls it as often, and ends each call by a signal, as Ctrl-C does."""
+    is_inside = False
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal is_inside
+        if is_inside:
+            is_inside = False
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, INTERVAL_S, INTERVAL_S)
+    try:
+        for _ in range(count):
+            with suppress(Interrupted):
+                is_inside = True
+                call()
+    finally:
+        is_inside = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_interrupted_calls_lose_no_connection(world: World) -> None:
+    """Nobody takes the answers to what was given up, until somebody calls again."""
+    before = len(world.client.inspect(WITNESS).holders)
+    with tidl.connect(world.broker.socket) as client:
+        for _ in range(6):
+            world.broker.freeze()
+            try:
+                interrupt_calls(250, lambda: client.get(WITNESS))
+            finally:
+                world.broker.thaw()
+            held, now = 0, before
+            # It takes a packet from each client in turn, so it has them all when it takes no more.
+            while now > held:
+                held, now = now, len(world.client.inspect(WITNESS).holders)
+        assert held > UNREAD_PACKETS
+        assert client.get(WITNESS).to_numpy().tolist() == CONTENT
 
 
 # ---- descriptors on their way ----

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One client's valid, odd and broken packets, and what becomes of the others meanwhile. */
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,22 +326,81 @@ TT_TEST(session, a_dead_process_ends_it_although_its_child_has_the_socket, .time
 	cr_expect_eq(rmdir(folder), 0);
 }
 
-TT_TEST(session, a_client_that_does_not_read_is_dropped)
+/* Until nothing more goes into the socket; the number of requests. */
+static uint64_t ask_until_stuck(struct tdd_server *server, struct tt_client *client)
+{
+	struct tdp_message list = {.kind = TDP_MESSAGE_LIST, .list = {.pattern = "**"}};
+	struct pollfd room = {.fd = client->fd, .events = POLLOUT};
+	uint64_t before = client->last_request_id;
+
+	while (poll(&room, 1, 0) == 1 && client->last_request_id < 100000) {
+		tt_send(client, list);
+		tt_turn(server);
+	}
+	return client->last_request_id - before;
+}
+
+TT_TEST(session, requests_wait_until_answers_are_read, .timeout = 60)
 {
 	struct tdd_server *server = tt_server_new(false);
-	struct tdp_message list = {.kind = TDP_MESSAGE_LIST, .list = {.pattern = "**"}};
 	struct tt_client greedy, other;
-	int sent = 0;
+	uint64_t first_id, asked;
+
+	tt_join(server, &other);
+	tt_join(server, &greedy);
+	first_id = greedy.last_request_id + 1;
+	asked = ask_until_stuck(server, &greedy);
+	cr_expect_eq(server->session_count, 2);
+	cr_expect_eq(server->sessions->next->outbox.packet_count, TDD_OUTBOX_LONG_PACKETS);
+	expect_alive(server, &other);
+	for (uint64_t i = 0; i < asked; i++) {
+		tt_receive_eventually(server, &greedy);
+		cr_assert_eq(greedy.reply.request_id, first_id + i);
+	}
+	expect_alive(server, &greedy);
+	tt_disconnect(&greedy);
+	tt_disconnect(&other);
+	tdd_server_free(server);
+}
+
+TT_TEST(session, a_hang_up_is_seen_while_requests_wait, .timeout = 60)
+{
+	struct tdd_server *server = tt_server_new(false);
+	struct tt_client greedy;
+
+	tt_join(server, &greedy);
+	(void)ask_until_stuck(server, &greedy);
+	cr_assert_eq(server->session_count, 1);
+	tt_disconnect(&greedy);
+	while (server->session_count > 0)
+		tt_turn(server);
+	tdd_server_free(server);
+}
+
+/* What was parked is answered at once, however much is unread. */
+TT_TEST(session, a_client_that_does_not_read_is_dropped, .timeout = 60)
+{
+	static char metadata[TDP_METADATA_MAX_BYTES + 1];
+	struct tdd_server *server = tt_server_new(false);
+	struct tdp_message get = tt_get("x", TIDL_ATTACH_READ);
+	struct tt_publish publish;
+	struct tt_client greedy, other;
 
 	tt_join(server, &greedy);
 	tt_join(server, &other);
-	while (server->session_count == 2 && sent < 10 * TDD_OUTBOX_PACKETS) {
-		tt_send(&greedy, list);
+	get.get.wait = true;
+	for (int i = 0; i < TDD_WAITS_PER_SESSION; i++) {
+		tt_send(&greedy, get);
 		tt_turn(server);
-		sent++;
 	}
-	cr_expect_eq(server->session_count, 1);
-	cr_expect_gt(sent, TDD_OUTBOX_PACKETS);
+	memset(metadata, ' ', TDP_METADATA_MAX_BYTES);
+	memcpy(metadata, "{}", 2);
+	tt_publish_init(&publish, "x", 0);
+	publish.message.publish.metadata = metadata;
+	cr_assert_eq(tt_call(server, &other, publish.message), 0, "%s",
+		     other.reply.failure.message);
+	while (server->session_count > 1)
+		tt_turn(server);
 	expect_alive(server, &other);
 	tt_disconnect(&greedy);
 	tt_disconnect(&other);

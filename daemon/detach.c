@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two halves of detaching; main() runs the set-up between them. */
+/* The parts of detaching; main() runs the set-up between them. */
 #include "daemon/detach.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "proto/base/fd.h"
+
+void tdd_detach_signals(void)
+{
+	static const int numbers[] = {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM};
+	sigset_t none;
+
+	/* A signal that is ignored for a moment is not pending any more. */
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(numbers); i++) {
+		(void)signal(numbers[i], SIG_IGN);
+		(void)signal(numbers[i], SIG_DFL);
+	}
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
 
 __attribute__((noreturn)) static void parent_wait(int report_fd)
 {

@@ -14,6 +14,12 @@
  */
 
 /*
+ * First of all: whoever starts tidld may have blocked what is sent to his process group, until
+ * tidld had left it. What came is dropped, and from here on nothing is blocked.
+ */
+void tdd_detach_signals(void);
+
+/*
  * Fork. Returns in the child only; the parent waits for tdd_detach_ready(), says "ready" at stdout
  * and exits with 0, or exits with 1 when the child ends without (and has said why at stderr).
  */

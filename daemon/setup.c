@@ -159,6 +159,8 @@ int tdd_setup(const struct tdd_options *options, struct tdd_server **ret_server,
 	struct tdd_listener listener = {.fd = -1};
 	int r;
 
+	if (options->detach)
+		tdd_detach_signals();
 	/* Sockets are written with MSG_NOSIGNAL; this is for a log whose reader has gone. */
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();

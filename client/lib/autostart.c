@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -24,8 +25,14 @@
 
 enum { ANSWER_MAX_BYTES = 400 };
 
+/* Children of calls that were given up; nobody gives up more within the time that one takes. */
+enum { LEFT_MAX = 16 };
+
 static const char private_socket[] = "private.sock";
 static const char answer_ready[] = "ready";
+
+/* What terminals and shells send to a whole process group. */
+static const int group_signals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM};
 
 /* $TIDL_DAEMON is an order; the other places are searched. Never $PATH. */
 static const char *daemon_find(const char *given)
@@ -39,20 +46,26 @@ static const char *daemon_find(const char *given)
 	return TIDL_DAEMON_DEFAULT_PATH;
 }
 
-/* Dispositions and mask of the caller would otherwise reach the broker: nohup, SIGCHLD ignored. */
+/*
+ * Dispositions and mask of the caller would otherwise reach the broker: nohup, SIGCHLD ignored.
+ * Until its setsid() the child belongs to our process group. Ctrl-C and its like mean us and not
+ * the broker, so they stay blocked, and tidld --detach drops those that came.
+ */
 static int spawn_set_attributes(posix_spawnattr_t *attributes)
 {
-	sigset_t all, none;
+	sigset_t all, ours;
 	int error;
 
 	(void)sigfillset(&all);
-	(void)sigemptyset(&none);
+	(void)sigemptyset(&ours);
+	for (size_t i = 0; i < TDP_ARRAY_LENGTH(group_signals); i++)
+		(void)sigaddset(&ours, group_signals[i]);
 	error = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF |
 							     POSIX_SPAWN_SETSIGMASK);
 	if (error == 0)
 		error = posix_spawnattr_setsigdefault(attributes, &all);
 	if (error == 0)
-		error = posix_spawnattr_setsigmask(attributes, &none);
+		error = posix_spawnattr_setsigmask(attributes, &ours);
 	return error;
 }
 
@@ -144,18 +157,70 @@ static int answer_read(int fd, const char *program, const struct tdc_patience *p
 	return 0;
 }
 
-/* Collect the child. Where SIGCHLD is ignored, or somebody waits for all children, it is gone
- * already, and its status does not matter. */
-static void daemon_reap(pid_t pid, const struct tdc_patience *patience)
-{
-	/* glibc has a function for it from 2.36 on, and a wheel that called it would need that. */
-	tdp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+/* ---- the child that says ready ---- */
 
-	if (pidfd >= 0 && tdc_wait_readable(pidfd, patience) < 0)
-		return;
-	while (waitpid(pid, NULL, pidfd >= 0 ? 0 : WNOHANG) < 0 && errno == EINTR)
-		;
+/*
+ * Those that had not ended when their caller gave up. They are collected later, since a zombie
+ * stays for as long as this process. By descriptor: a number may be another child's by then.
+ * Only ever tried to lock, because a fork() may have left it locked for good.
+ */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static int left_pidfds[LEFT_MAX];
+static size_t left_count;
+
+/* Where SIGCHLD is ignored, or somebody waits for all children, it is gone already, and in a forked
+ * child it is nobody's. Its status does not matter. */
+static bool child_collect(int pidfd)
+{
+	siginfo_t info = {.si_pid = 0};
+
+	return waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) < 0 || info.si_pid != 0;
 }
+
+static void child_leave(int pidfd)
+{
+	if (pthread_mutex_trylock(&left_lock) == 0) {
+		if (left_count < LEFT_MAX) {
+			left_pidfds[left_count++] = pidfd;
+			pidfd = -1;
+		}
+		(void)pthread_mutex_unlock(&left_lock);
+	}
+	(void)tdp_fd_close(pidfd);
+}
+
+void tdc_autostart_collect(void)
+{
+	size_t count = 0;
+
+	if (pthread_mutex_trylock(&left_lock) != 0)
+		return;
+	for (size_t i = 0; i < left_count; i++) {
+		if (child_collect(left_pidfds[i]))
+			(void)tdp_fd_close(left_pidfds[i]);
+		else
+			left_pidfds[count++] = left_pidfds[i];
+	}
+	left_count = count;
+	(void)pthread_mutex_unlock(&left_lock);
+}
+
+/* Takes the descriptor over; there is none where they are used up. */
+static void child_reap(pid_t pid, int pidfd, const struct tdc_patience *patience)
+{
+	if (pidfd < 0) {
+		(void)waitpid(pid, NULL, WNOHANG);
+		return;
+	}
+	if (tdc_wait_readable(pidfd, patience) < 0) {
+		child_leave(pidfd);
+		return;
+	}
+	(void)child_collect(pidfd);
+	(void)tdp_fd_close(pidfd);
+}
+
+/* ---- starting it ---- */
 
 static int answer_check(char *answer, const char *program, struct tdp_fault *fault)
 {
@@ -179,6 +244,7 @@ static int daemon_run(const char *program, const char *socket_path,
 	tdp_auto_fd read_end = -1;
 	tdp_auto_fd write_end = -1;
 	pid_t pid;
+	int pidfd;
 	int r;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
@@ -194,8 +260,10 @@ static int daemon_run(const char *program, const char *socket_path,
 				     "tidld, or start it yourself",
 				     program, strerrordesc_np(r));
 	tdp_fd_closep(&write_end);
+	/* glibc has a function for it from 2.36 on, and a wheel that called it would need that. */
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	r = answer_read(read_end, program, patience, answer, fault);
-	daemon_reap(pid, r < 0 ? &none : patience);
+	child_reap(pid, pidfd, r < 0 ? &none : patience);
 	return r < 0 ? r : answer_check(answer, program, fault);
 }
 

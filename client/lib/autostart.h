@@ -15,4 +15,8 @@
 int tdc_autostart(const char *daemon_path, const struct tdc_patience *patience,
 		  char ret_path[TDP_PATH_MAX], struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* Collect the children that calls that were given up have left, as far as they have ended. Never
+ * waits. */
+void tdc_autostart_collect(void);
+
 #endif

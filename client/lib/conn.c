@@ -184,6 +184,7 @@ int tdc_link_open(const struct tdc_link_request *request, struct tdc_link *ret_l
 {
 	int r = TIDL_ERR_BROKER_GONE;
 
+	tdc_autostart_collect();
 	for (int i = 0; i < LINK_ATTEMPTS && r == TIDL_ERR_BROKER_GONE; i++)
 		r = link_open_once(request, ret_link, fault);
 	return r;

@@ -4,9 +4,13 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,6 +202,59 @@ TT_TEST(autostart, the_starters_output_ends_with_the_starter, .timeout = 60)
 	tt_broker_stop(&broker);
 }
 
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+/* A terminal whose user does not let go of Ctrl-C while the flag is set. */
+static pid_t terminal_start(const atomic_bool *is_pressed)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	(void)signal(SIGINT, SIG_IGN);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		if (atomic_load(is_pressed))
+			(void)kill(0, SIGINT);
+		(void)sched_yield();
+	}
+}
+
+enum { CTRL_C_ROUNDS = 30 };
+
+TT_TEST(autostart, ctrl_c_does_not_mean_the_broker, .timeout = 60)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	struct tt_broker broker;
+	struct tidl_client *client;
+	atomic_bool *is_pressed = mmap(NULL, sizeof(*is_pressed), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t terminal;
+
+	cr_assert_neq(is_pressed, MAP_FAILED);
+	cr_assert(getpgrp() == getpid() || setpgid(0, 0) == 0);
+	cr_assert_eq(sigaction(SIGINT, &action, NULL), 0);
+	terminal = terminal_start(is_pressed);
+	for (int i = 0; i < CTRL_C_ROUNDS; i++) {
+		int r;
+
+		tt_broker_prepare(&broker);
+		atomic_store(is_pressed, true);
+		r = connect_anywhere(&client);
+		atomic_store(is_pressed, false);
+		cr_assert_eq(r, 0, "%s", tidl_last_error());
+		tidl_disconnect(client);
+		cr_assert_eq(tt_broker_find(&broker), 1);
+		tt_broker_stop(&broker);
+	}
+	cr_assert_eq(kill(terminal, SIGKILL), 0);
+	cr_assert_eq(waitpid(terminal, NULL, 0), terminal);
+	cr_assert_eq(munmap(is_pressed, sizeof(*is_pressed)), 0);
+}
+
 static void read_proc(const struct tt_broker *broker, const char *file, char *text, size_t size)
 {
 	char path[64];
@@ -256,6 +313,7 @@ TT_TEST(autostart, the_broker_has_nothing_of_ours, .timeout = 60)
 	read_proc(&broker, "status", text, sizeof(text));
 	assert_no_signals(text, "SigIgn:");
 	assert_no_signals(text, "SigBlk:");
+	cr_assert_not_null(strstr(text, "SigBlk:\t0000000000000000"));
 	close(marker);
 	tt_broker_stop(&broker);
 }
@@ -319,6 +377,9 @@ TT_TEST(autostart, a_daemon_that_hangs_runs_into_the_deadline, .timeout = 60)
 	char address[TDP_PATH_MAX];
 	struct tdc_patience patience = {.deadline = 0};
 	struct tdp_fault fault;
+	struct tidl_connect_options options = {.size = sizeof(options), .no_autostart = 1};
+	struct tidl_client *client;
+	siginfo_t info;
 	int fd;
 
 	tt_broker_prepare(&broker);
@@ -329,11 +390,14 @@ TT_TEST(autostart, a_daemon_that_hangs_runs_into_the_deadline, .timeout = 60)
 	cr_assert_eq(setenv("TIDL_DAEMON", path, 1), 0);
 	patience.deadline = tdc_now_ms() + 50;
 	cr_assert_eq(tdc_autostart(NULL, &patience, address, &fault), TIDL_ERR_TIMEOUT);
-	/* Let it go and collect it. */
+	tdc_autostart_collect();
+	/* It ends later, and is collected by whatever call comes next. */
 	fd = open(gate, O_WRONLY | O_CLOEXEC);
 	cr_assert_geq(fd, 0);
 	close(fd);
-	cr_assert_gt(waitpid(-1, NULL, 0), 0);
+	cr_assert_eq(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+	cr_assert_eq(tidl_connect(&options, &client), TIDL_ERR_NO_BROKER);
+	cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
 	tt_broker_stop(&broker);
 }
 

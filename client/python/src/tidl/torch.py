@@ -11,45 +11,31 @@ Imports torch when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from tidl._arguments import shown
-from tidl._errors import ArgumentTypeError, DeviceError
+from tidl._errors import DeviceError
+from tidl._share import Place, Shared, share
+from tidl.adapters._common import load
 
 if TYPE_CHECKING:
     from tidl._client import Client
+    from tidl._tensor import Tensor
 
 __all__ = ["Shared", "share_"]
-
-_ALIGNMENT = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What `share_()` has done.
-
-    Attributes:
-        tensors: how many tensors lie in shareable memory now that did not before.
-        bytes: of their storages, copied once.
-        left: how many were left where they are, since their storage is not below the limit.
-    """
-
-    tensors: int
-    bytes: int
-    left: int
 
 
 def share_(target: Any, client: Client, *, below: int | None = None) -> Shared:
     """Moves tensors into one new block of shareable memory, in place (`Tensor.set_`).
 
     Tensors and parameters stay the same objects, so that optimizers and other modules keep them;
-    those that share a storage go on sharing it. NumPy arrays and views made before keep the old
-    memory. No other thread may use them during the call.
+    those that share memory go on sharing it. NumPy arrays, views and detached tensors that were
+    made before, such as those of a `state_dict()`, keep the old memory, and torch refuses to go
+    backward through what was computed before. No other thread may use the tensors during the call.
 
     Args:
-        target: a tensor, a module (its parameters and buffers), or a mapping of tensors.
+        target: a tensor, a module (its parameters and buffers), or a mapping of them.
         client: where the memory comes from.
         below: only storages of fewer bytes: `65536` leaves what `publish(copy=False)` shares in
             place. None: all.
@@ -57,57 +43,48 @@ def share_(target: Any, client: Client, *, below: int | None = None) -> Shared:
     Raises:
         ArgumentTypeError: it is none of these.
         DeviceError: a tensor is not on the CPU.
+        NotExportableError: torch refuses to move one, or it has no memory yet (lazy modules).
         QuotaError, NoMemoryError: there is no room for it.
+
+    After an error all tensors are where they were.
     """
-    import torch
+    return share(_Torch(), target, client, below)
 
-    groups: dict[int, list[Any]] = {}
-    left = 0
-    for tensor in _tensors_of(target):
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+
+class _Torch:
+    title = "torch"
+    takes = "a tensor, a module or a mapping of them"
+
+    def __init__(self) -> None:
+        self._torch = load("torch", "torch")
+
+    def tensors_in(self, target: Any) -> Iterable[Any] | None:
+        if isinstance(target, self._torch.nn.Module):
+            return chain(target.parameters(), target.buffers())
+        return (target,) if isinstance(target, self._torch.Tensor) else None
+
+    def place_of(self, tensor: Any) -> Place | None:
+        if tensor.device.type != "cpu" or tensor.layout != self._torch.strided:
             raise DeviceError("only dense tensors on the CPU can be moved into shareable memory")
-        size = tensor.untyped_storage().nbytes()
-        if size and (below is None or size < below):
-            groups.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
-        else:
-            left += 1
-    sizes = [group[0].untyped_storage().nbytes() for group in groups.values()]
-    if groups:
-        total = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
-        block = torch.utils.dlpack.from_dlpack(client.empty((total,), dtype="uint8"))
-        offset = 0
-        for group, size in zip(groups.values(), sizes, strict=True):
-            _move(group, size, block, offset)
-            offset += -(-size // _ALIGNMENT) * _ALIGNMENT
-    return Shared(sum(map(len, groups.values())), sum(sizes), left)
+        storage = tensor.untyped_storage()
+        begin, size, item = storage.data_ptr(), storage.nbytes(), tensor.element_size()
+        return Place(begin + tensor.storage_offset() * item, begin, size, item) if size else None
 
+    def over(self, memory: Tensor) -> Any:
+        return self._torch.from_dlpack(memory)
 
-def _tensors_of(target: Any) -> Iterator[Any]:
-    """Each tensor object once."""
-    import torch
+    def home_of(self, tensor: Any) -> Callable[[], None]:
+        storage, first = tensor.untyped_storage(), tensor.storage_offset()
+        shape, strides = tensor.size(), tensor.stride()
+        return lambda: self._set(tensor, storage, first, shape, strides)
 
-    if isinstance(target, torch.nn.Module):
-        yield from target.parameters()
-        yield from target.buffers()
-    elif isinstance(target, torch.Tensor):
-        yield target
-    elif isinstance(target, Mapping):
-        for value in target.values():
-            yield from _tensors_of(value)
-    else:
-        raise ArgumentTypeError(
-            f"share_() takes a tensor, a module or a mapping of tensors, not {shown(target)}"
-        )
+    def move(self, tensor: Any, block: Any, offset: int) -> None:
+        first = offset // tensor.element_size()
+        self._set(tensor, block.untyped_storage(), first, tensor.size(), tensor.stride())
 
-
-def _move(group: list[Any], size: int, block: Any, offset: int) -> None:
-    """All tensors over one storage of `size` bytes."""
-    import torch
-
-    old = torch.empty(0, dtype=torch.uint8).set_(group[0].untyped_storage())
-    block[offset : offset + size].copy_(old[:size])
-    with torch.no_grad():
-        for tensor in group:
-            first = tensor.storage_offset() + offset // tensor.element_size()
-            shape, strides = tensor.size(), tensor.stride()
-            tensor.set_(block.untyped_storage(), first, shape, strides)
+    def _set(self, tensor: Any, storage: Any, first: int, shape: Any, strides: Any) -> None:
+        # What was made in inference mode can be changed there only: elsewhere torch does it first
+        # and raises then.
+        mode = self._torch.inference_mode if tensor.is_inference() else self._torch.no_grad
+        with mode():
+            tensor.set_(storage, first, shape, strides)

@@ -213,25 +213,24 @@ class Bundle(Mapping[str, "Tensor | Bundle"]):
     them are gone, or with `release()`.
     """
 
-    __slots__ = ("__weakref__", "_is_part", "_state", "_tree")
+    __slots__ = ("__weakref__", "_levels", "_state", "_tree")
 
     def __init__(
         self,
         core: _core.Bundle,
         wanted: tuple[str, ...] | None = None,
         *,
-        _part: tuple[_State, _Tree] | None = None,
+        _part: tuple[_State, _Tree, tuple[str, ...]] | None = None,
     ) -> None:
         """Use `Client.get()`."""
-        self._is_part = _part is not None
-        self._state, self._tree = _part or (_State(core, wanted), _tree(core))
+        self._state, self._tree, self._levels = _part or (_State(core, wanted), _tree(core), ())
 
     # ---- mapping ----
 
     def __getitem__(self, key: str) -> Tensor | Bundle:
         item = self._tree[key]
         if isinstance(item, dict):
-            return Bundle(self._state.core, _part=(self._state, item))
+            return Bundle(self._state.core, _part=(self._state, item, (*self._levels, key)))
         return self._state.tensor(item)
 
     def __iter__(self) -> Iterator[str]:
@@ -334,12 +333,21 @@ class Bundle(Mapping[str, "Tensor | Bundle"]):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By name: whoever unpickles it attaches the same memory, with the same access."""
-        if self._is_part:
-            raise UnsupportedError(
-                "a part of a bundle cannot be pickled; pickle the whole bundle, or its tensors"
-            )
+        """By name: whoever unpickles it attaches the same memory, with the same access.
+
+        Of a part, such as `bundle["encoder"]`, the other side attaches only what is in it.
+        """
         return _pickling.reduce_bundle(self)
+
+    def _wanted_below(self) -> tuple[str, ...] | None:
+        """What `get(keys=)` takes for the same part of the same bundle."""
+        wanted = self._state.wanted
+        if not self._levels:
+            return wanted
+        path = join_key(*self._levels)
+        if wanted is None or any(f"{path}/".startswith(f"{key}/") for key in wanted):
+            return (path,)
+        return tuple(key for key in wanted if key.startswith(f"{path}/"))
 
     def __copy__(self) -> Never:
         raise UnsupportedError(_NO_COPY)

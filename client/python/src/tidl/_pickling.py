@@ -93,7 +93,10 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
 def reduce_bundle(bundle: Bundle) -> tuple[Any, ...]:
     """What `Bundle.__reduce__()` gives back."""
     core = bundle._state.core
-    return attach, (*_pin(core, core.name), bundle._state.wanted)
+    address = _pin(core, core.name)
+    if not bundle._levels:
+        return attach, (*address, bundle._wanted_below())
+    return attach_part, (*address, bundle._wanted_below(), bundle._levels)
 
 
 def _pin(holder: _core.Tensor | _core.Bundle, name: str) -> Address:
@@ -153,6 +156,22 @@ def attach_member(
     bundle = attach(broker_id, owner, name, generation, access, (path,))
     tensor: Tensor = bundle.flat[path]
     return tensor
+
+
+def attach_part(
+    broker_id: bytes,
+    owner: int,
+    name: str,
+    generation: int,
+    access: str,
+    keys: tuple[str, ...],
+    levels: tuple[str, ...],
+) -> Bundle:
+    """What is below some levels of a bundle, as it was pickled."""
+    part: Bundle = attach(broker_id, owner, name, generation, access, keys)
+    for level in levels:
+        part = part[level]  # type: ignore[assignment]  # those that were mappings are
+    return part
 
 
 # ---- the way to a broker ----

@@ -116,6 +116,20 @@ def test_capsules_of_theirs(old: Peer) -> None:
     assert old.ask("b.tolist()") == [1, 1, 1]
 
 
+def test_own_memory_is_shared_in_place(
+    client: tidl.Client, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    environment = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=65536"}
+    with python_debian.debian_peer(SETUP, tmp_path_factory.mktemp("package"), environment) as peer:
+        peer.do(f"t = torch.ones(512, 1024); p = client.publish({name!r}, t[8:, ::2], copy=False)")
+        assert peer.ask("(p.path, p.copied)") == ("in-place", False)
+        mine = client.get(name, access="write").to_numpy()
+        mine[0, 0] = 5
+        assert peer.ask("t[8, 0].item()") == 5
+        peer.do(f"client.unshare({name!r}); t += 1")
+        assert mine[0, 0] == 5
+
+
 # ---- read-only memory ----
 
 

@@ -100,7 +100,8 @@ def _torch_storage(obj: Any) -> Block | None:
     torch = sys.modules["torch"]
     if not isinstance(obj, torch.Tensor) or obj.layout != torch.strided or obj.device.type != "cpu":
         return None
-    storage = obj.untyped_storage()
+    # torch 1 knows storages with a type only; what is asked here is the same of both.
+    storage = obj.untyped_storage() if hasattr(obj, "untyped_storage") else obj.storage()
     return storage.data_ptr(), storage.nbytes(), MALLOC
 
 

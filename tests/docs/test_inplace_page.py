@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example of docs/in-place.md holds what it asserts, and its table names every reason."""
+"""The examples of docs/in-place.md hold what they assert, and its table names every reason."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tidl
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,8 +18,11 @@ PAGE = (ROOT / "docs/in-place.md").read_text()
 PACKAGE = Path(tidl.__file__).parent
 
 
-def test_the_example(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_examples(example: str, tmp_path: Path) -> None:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("TIDL_")}
     environment["XDG_RUNTIME_DIR"] = str(tmp_path)
     environment["TIDL_DAEMON"] = str(PACKAGE / "bin/tidld")

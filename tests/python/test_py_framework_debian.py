@@ -130,6 +130,23 @@ def test_own_memory_is_shared_in_place(
         assert mine[0, 0] == 5
 
 
+def test_numpys_allocator(client: tidl.Client, old: Peer, name: str) -> None:
+    old.do(
+        "with tidl.numpy_allocator(client) as made:\n"
+        "    a = np.zeros((40, 50)); b = np.fromstring('1 ' * 5000, sep=' ')\n"
+        "    a.resize((80, 50), refcheck=False)\n"
+        f"p = client.publish({name!r}, {{'a': torch.from_numpy(a), 'b': b}}, copy=False)"
+    )
+    assert old.ask("(p.path, p.copied, made.arrays, made.error)") == ("allocated", False, 2, None)
+    mine = client.get(name, access="write").to_numpy()
+    assert (mine["a"].sum(), mine["b"].sum()) == (0, 5000)
+    mine["a"][79, 49] = 5
+    assert old.ask("float(a[79, 49])") == 5
+    old.do("del a, b; gc.collect()")
+    assert old.ask("made.arrays") == 0
+    assert mine["a"][79, 49] == 5
+
+
 # ---- read-only memory ----
 
 

@@ -196,3 +196,22 @@ def test_immutable_memory_is_written_privately(
     assert torch_peer.ask("y.to_torch().data_ptr() == t.data_ptr()") is True
     assert torch_peer.ask("float(torch.from_numpy(y.to_numpy().copy()).sum())") == 8192
     assert client.get(name).to_numpy().sum() == 8192
+
+
+def test_parameters_over_numpy_arrays(client: tidl.Client, torch_peer: Peer, name: str) -> None:
+    """Made in shareable memory by `tidl.numpy_allocator()`, and trained in it."""
+    torch_peer.do(
+        "with tidl.numpy_allocator(client) as made:\n"
+        "    weight = torch.nn.Parameter(torch.from_numpy(np.zeros((64, 64), 'f4')))\n"
+        "optimizer = torch.optim.SGD([weight], lr=1)\n"
+        f"p = client.publish({name!r}, {{'w': weight}}, copy=False)\n"
+        "weight.sum().backward(); optimizer.step()"
+    )
+    assert torch_peer.ask("(p.path, p.copied, made.arrays)") == ("allocated", False, 1)
+    mine = client.get(name, access="write").to_numpy()["w"]
+    assert (mine == -1).all()
+    mine[3, 4] = 5
+    assert torch_peer.ask("weight[3, 4].item()") == 5
+    torch_peer.do("import gc; del weight, optimizer; gc.collect()")
+    assert torch_peer.ask("made.arrays") == 0
+    assert mine[3, 4] == 5

@@ -172,6 +172,8 @@ static void client_dealloc(PyObject *object)
 static PyMethodDef client_methods[] = {
 	{"close", client_close, METH_NOARGS, "close() -> None"},
 	{"empty", tpy_client_empty, METH_VARARGS, "empty(shape, dtype) -> Tensor"},
+	{"numpy_allocator", tpy_client_numpy_allocator, METH_VARARGS,
+	 "numpy_allocator(array_api, min_bytes) -> NumpyAllocator"},
 	{"publish", tpy_client_publish, METH_VARARGS,
 	 "publish(name, obj, access, copy, retention, retain_ms, mode, group, replace, keep, "
 	 "expose, metadata, blocks, nobody_writes, writable) -> dict"},

@@ -37,6 +37,7 @@ struct tpy_state {
 	PyTypeObject *events_type;
 	PyTypeObject *pending_type;
 	PyTypeObject *update_type;
+	PyTypeObject *numpy_allocator_type;
 };
 
 /* A connection. Owns the tidl_client until the last call on it has left after close(). */
@@ -65,6 +66,7 @@ void tpy_raise_format(const struct tpy_state *state, int code, const char *forma
 void tpy_raise_class(PyObject *class, const char *format, ...);
 int tpy_check(const struct tpy_state *state, int result); /* 0, or -1 with an exception set */
 int tpy_is_refusal(const struct tpy_state *state); /* the pending exception says "I cannot" */
+PyObject *tpy_take_pending(void); /* it, normalised and owned by the caller; none is pending then */
 void tpy_raise_refusal(const struct tpy_state *state, int code, PyObject *producer);
 
 /* client.c, client_calls.c */
@@ -188,6 +190,9 @@ void tpy_source_discard(struct tpy_source *source);
 int tpy_source_keep(struct tpy_source *source);
 int tpy_source_from_buffer(struct tpy_state *state, PyObject *object, int refusal_code,
 			   struct tpy_source *ret_source);
+
+/* numpy_allocator.c */
+PyObject *tpy_client_numpy_allocator(PyObject *object, PyObject *args);
 
 /* bundle.c */
 PyTypeObject *tpy_draft_type_new(PyObject *module);

@@ -55,8 +55,7 @@ void tpy_raise_class(PyObject *class, const char *format, ...)
 	va_end(args);
 }
 
-/* The pending exception, normalised and owned by the caller. */
-static PyObject *take_pending(void)
+PyObject *tpy_take_pending(void)
 {
 	PyObject *type, *value, *traceback;
 
@@ -72,7 +71,7 @@ static PyObject *take_pending(void)
 /* Into the attribute of the pending exception that says why. */
 static void tell_reason(const char *reason)
 {
-	PyObject *error = take_pending();
+	PyObject *error = tpy_take_pending();
 	PyObject *word = PyUnicode_FromString(reason);
 
 	/* Without it the exception is still the right one. */
@@ -124,7 +123,7 @@ int tpy_is_refusal(const struct tpy_state *state)
 static void raise_from(PyObject *class, PyObject *message, PyObject *cause)
 {
 	PyErr_SetObject(class, message);
-	PyObject *error = take_pending();
+	PyObject *error = tpy_take_pending();
 	if (!error)
 		return;
 	PyException_SetCause(error, Py_NewRef(cause)); /* steals */
@@ -135,7 +134,7 @@ static void raise_from(PyObject *class, PyObject *message, PyObject *cause)
 /* Turns the pending exception of a producer into ours, with its words and itself as the cause. */
 void tpy_raise_refusal(const struct tpy_state *state, int code, PyObject *producer)
 {
-	PyObject *cause = take_pending();
+	PyObject *cause = tpy_take_pending();
 	if (!cause)
 		return;
 	PyObject *type_name = PyType_GetName(Py_TYPE(producer));

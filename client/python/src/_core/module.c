@@ -3,7 +3,7 @@
  * The module `tidl._core`: its state and its refusal of interpreters it cannot serve. Multi-phase
  * initialisation; one state for each import, owned by the module object.
  */
-#include "client/python/src/_core/core.h"
+#include "client/python/src/_core/numpy_memory.h"
 
 #ifdef Py_GIL_DISABLED
 #error "tidl._core relies on the GIL: build it for a regular Python"
@@ -82,9 +82,10 @@ static int module_exec(PyObject *module)
 	state->events_type = tpy_events_type_new(module);
 	state->pending_type = tpy_pending_type_new(module);
 	state->update_type = tpy_update_type_new(module);
+	state->numpy_allocator_type = tpy_numpy_allocator_type_new(module);
 	if (!state->client_type || !state->tensor_type || !state->watch_type ||
 	    !state->draft_type || !state->bundle_type || !state->events_type ||
-	    !state->pending_type || !state->update_type)
+	    !state->pending_type || !state->update_type || !state->numpy_allocator_type)
 		return -1;
 	if (PyModule_AddType(module, state->client_type) ||
 	    PyModule_AddType(module, state->tensor_type) ||
@@ -93,7 +94,8 @@ static int module_exec(PyObject *module)
 	    PyModule_AddType(module, state->bundle_type) ||
 	    PyModule_AddType(module, state->events_type) ||
 	    PyModule_AddType(module, state->pending_type) ||
-	    PyModule_AddType(module, state->update_type))
+	    PyModule_AddType(module, state->update_type) ||
+	    PyModule_AddType(module, state->numpy_allocator_type))
 		return -1;
 	return PyModule_AddStringConstant(module, "__version__", tidl_version());
 }
@@ -115,6 +117,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->events_type);
 	Py_VISIT(state->pending_type);
 	Py_VISIT(state->update_type);
+	Py_VISIT(state->numpy_allocator_type);
 	return 0;
 }
 
@@ -135,6 +138,7 @@ static int module_clear(PyObject *module)
 	Py_CLEAR(state->events_type);
 	Py_CLEAR(state->pending_type);
 	Py_CLEAR(state->update_type);
+	Py_CLEAR(state->numpy_allocator_type);
 	return 0;
 }
 

@@ -18,7 +18,7 @@ from tidl import _guard as _guard  # first: refuses Pythons that the extension c
 from tidl import taichi as taichi  # the package of that name here; it imports no framework
 from tidl._bundle import Bundle, FlatBundle, join_key, split_key
 from tidl._client import Client, connect
-from tidl._core import Update, __version__
+from tidl._core import NumpyAllocator, Update, __version__
 from tidl._dlpack import ForeignTensor, from_dlpack, to_dlpack
 from tidl._errors import (
     AccessError,
@@ -64,6 +64,7 @@ from tidl._errors import (
     WrongSocketError,
 )
 from tidl._inplace import prefer_shareable
+from tidl._numpy_memory import numpy_allocator
 from tidl._records import (
     Broker,
     Holder,
@@ -114,6 +115,7 @@ __all__ = [
     "NoMemoryError",
     "NotExportableError",
     "NotFoundError",
+    "NumpyAllocator",
     "PeerRefusedError",
     "PermissionDeniedError",
     "Process",
@@ -141,6 +143,7 @@ __all__ = [
     "connect",
     "from_dlpack",
     "join_key",
+    "numpy_allocator",
     "prefer_shareable",
     "split_key",
     "to_dlpack",

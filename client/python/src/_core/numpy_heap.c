@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A memory handler of NumPy (NEP 49) over `tidl_empty()`: each block is a segment of its own, as
+ * with `client.empty()`. What is too small, or comes after the `with`, goes to the handler that was
+ * there before; what the broker refuses is NULL, which NumPy turns into a MemoryError.
+ *
+ * NumPy mostly calls with the GIL, and now and then without: `np.fromstring()` and text files grow
+ * their arrays while other threads run. A new block waits for the broker, so it takes the GIL if
+ * need be and gives it up meanwhile, which NumPy's own allocator does too when it asks for zeroed
+ * memory: the array is not known to anybody yet. A block that is resized stays where it is until
+ * the new one is there and is left with the GIL held throughout. Freeing asks for neither.
+ */
+#include "client/python/src/_core/numpy_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct tidl_dtype BYTE = {.code = kDLUInt, .bits = 8, .lanes = 1};
+
+/* ---- life ---- */
+
+static void numpy_release(void *context, void *data, size_t bytes);
+static void *numpy_allocate(void *context, size_t bytes);
+static void *numpy_allocate_zeroed(void *context, size_t count, size_t element_bytes);
+static void *numpy_resize(void *context, void *data, size_t bytes);
+
+struct tpy_numpy_heap *tpy_numpy_heap_new(struct tpy_client *client, size_t min_bytes)
+{
+	struct tpy_numpy_heap *heap = calloc(1, sizeof(*heap));
+
+	if (!heap) {
+		PyErr_NoMemory();
+		return NULL;
+	}
+	heap->handler = (struct tpy_numpy_handler){
+		.name = "tidl",
+		.version = 1,
+		.functions = {heap, numpy_allocate, numpy_allocate_zeroed, numpy_resize,
+			      numpy_release},
+	};
+	atomic_init(&heap->refs, 1);
+	heap->min_bytes = min_bytes;
+	heap->client = (struct tpy_client *)Py_NewRef((PyObject *)client);
+	return heap;
+}
+
+struct tpy_numpy_heap *tpy_numpy_heap_ref(struct tpy_numpy_heap *heap)
+{
+	atomic_fetch_add(&heap->refs, 1);
+	return heap;
+}
+
+void tpy_numpy_heap_unref(struct tpy_numpy_heap *heap)
+{
+	if (heap && atomic_fetch_sub(&heap->refs, 1) == 1)
+		free(heap);
+}
+
+void tpy_numpy_heap_end(struct tpy_numpy_heap *heap)
+{
+	struct tpy_client *client = heap->client;
+
+	atomic_store(&heap->has_ended, true);
+	heap->client = NULL;
+	Py_XDECREF((PyObject *)client);
+}
+
+/* With the last array of ours, and the last context that has the handler. */
+static void heap_close(PyObject *capsule)
+{
+	struct tpy_numpy_heap *heap = PyCapsule_GetPointer(capsule, TPY_NUMPY_CAPSULE);
+
+	tpy_numpy_heap_end(heap);
+	Py_CLEAR(heap->below_capsule);
+	tpy_numpy_heap_unref(heap);
+}
+
+PyObject *tpy_numpy_heap_open(struct tpy_numpy_heap *heap, PyObject *below)
+{
+	PyObject *capsule;
+
+	heap->below = PyCapsule_GetPointer(below, TPY_NUMPY_CAPSULE);
+	if (!heap->below)
+		return NULL;
+	capsule = PyCapsule_New(heap, TPY_NUMPY_CAPSULE, heap_close);
+	if (!capsule)
+		return NULL;
+	(void)tpy_numpy_heap_ref(heap);
+	heap->below_capsule = Py_NewRef(below);
+	return capsule;
+}
+
+/* An allocator of ours, if it is one. */
+static struct tpy_numpy_heap *heap_of(const struct tpy_numpy_handler *handler)
+{
+	return handler->functions.allocate == numpy_allocate ? handler->functions.context : NULL;
+}
+
+PyObject *tpy_numpy_heap_below(const struct tpy_numpy_heap *heap)
+{
+	PyObject *capsule;
+
+	do {
+		capsule = heap->below_capsule;
+		heap = heap_of(heap->below);
+	} while (heap && atomic_load(&heap->has_ended));
+	return capsule;
+}
+
+/* ---- new blocks: with the GIL ---- */
+
+/* 0: it cannot be. */
+static int64_t whole_pages(size_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return bytes < INT64_MAX - page ? (int64_t)((bytes + page - 1) & ~(page - 1)) : 0;
+}
+
+/* NULL: an exception is set, by the handler of a signal or by us. */
+static struct tidl_tensor *tensor_new(struct tpy_client *client, int64_t bytes, bool *ret_is_signal)
+{
+	struct tidl_client *handle = tpy_client_enter(client);
+	struct tidl_tensor *tensor = NULL;
+
+	if (!handle)
+		return NULL;
+	PyThreadState *thread = PyEval_SaveThread();
+	int result = tidl_empty(handle, 1, &bytes, BYTE, &tensor);
+	PyEval_RestoreThread(thread);
+	*ret_is_signal = PyErr_Occurred() != NULL;
+	if (tpy_client_check(client, result))
+		tensor = tidl_tensor_unref(tensor);
+	tpy_client_leave(client);
+	return tensor;
+}
+
+/* Runs between two steps of the interpreter. */
+static int raise_later(void *exception)
+{
+	PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+	Py_DECREF((PyObject *)exception);
+	return -1;
+}
+
+/*
+ * NumPy raises a MemoryError of its own over whatever is pending. Why is kept for the report; what
+ * a signal's handler raised meanwhile (Ctrl-C) comes as soon as NumPy has returned.
+ */
+static void heap_refuse(struct tpy_numpy_heap *heap, bool is_signal)
+{
+	PyObject *error = tpy_take_pending();
+
+	heap->last = is_signal ? TPY_NUMPY_INTERRUPTED : TPY_NUMPY_REFUSED;
+	if (is_signal && error && Py_AddPendingCall(raise_later, error) == 0)
+		return;
+	if (!is_signal && heap->error) {
+		PyObject *before = *heap->error;
+		*heap->error = Py_XNewRef(error);
+		Py_XDECREF(before);
+	}
+	Py_XDECREF(error);
+}
+
+static void *heap_take(struct tpy_numpy_heap *heap, size_t bytes)
+{
+	/* __exit__() in another thread may let go of it while the GIL is given up. */
+	PyObject *client = Py_NewRef((PyObject *)heap->client);
+	struct tidl_tensor *tensor = NULL;
+	PyObject *kind, *value, *trace;
+	int64_t whole_bytes = whole_pages(bytes);
+	bool is_signal = false;
+
+	heap->last = TPY_NUMPY_TAKEN;
+	PyErr_Fetch(&kind, &value, &trace);
+	if (whole_bytes)
+		tensor = tensor_new((struct tpy_client *)client, whole_bytes, &is_signal);
+	if (tensor && tpy_numpy_blocks_add(heap, tensor))
+		tensor = tidl_tensor_unref(tensor);
+	if (!tensor) {
+		if (!PyErr_Occurred())
+			PyErr_NoMemory();
+		heap_refuse(heap, is_signal);
+	}
+	PyErr_Restore(kind, value, trace);
+	Py_DECREF(client);
+	return tensor ? tidl_tensor_data(tensor) : NULL;
+}
+
+/* ---- whose a block is to be ---- */
+
+static const struct tpy_numpy_functions *below(const struct tpy_numpy_heap *heap)
+{
+	return &heap->below->functions;
+}
+
+static bool heap_wants(const struct tpy_numpy_heap *heap, size_t bytes)
+{
+	return bytes >= heap->min_bytes && !atomic_load(&heap->has_ended);
+}
+
+static void heap_count_left(struct tpy_numpy_heap *heap, size_t bytes)
+{
+	if (bytes < heap->min_bytes)
+		atomic_fetch_add(&heap->small_count, 1);
+	else
+		atomic_fetch_add(&heap->late_count, 1);
+}
+
+/* Wanted a moment ago, without the GIL perhaps. With it. */
+static void *heap_take_or_leave(struct tpy_numpy_heap *heap, size_t bytes)
+{
+	if (heap->client)
+		return heap_take(heap, bytes);
+	heap_count_left(heap, bytes);
+	return below(heap)->allocate(below(heap)->context, bytes);
+}
+
+/* ---- blocks that change their size: with the GIL ---- */
+
+/*
+ * One of ours stays one, whatever its size. Growing it takes a quarter more, so that what grows in
+ * small steps (a text that is read) is not copied at each. No step of Python's comes between the
+ * copy and NumPy's own use of the new address, or a write would be lost.
+ */
+static void *block_resize(struct tpy_numpy_heap *heap, struct tidl_tensor *tensor, size_t bytes)
+{
+	size_t had_bytes = (size_t)tidl_tensor_nbytes(tensor);
+	void *data = tidl_tensor_data(tensor);
+	void *other = NULL;
+	size_t roomy_bytes;
+
+	if (bytes <= had_bytes && (size_t)whole_pages(bytes) > had_bytes / 2)
+		return data;
+	if (bytes > had_bytes && heap->client &&
+	    !__builtin_add_overflow(bytes, bytes / 4, &roomy_bytes))
+		other = heap_take(heap, roomy_bytes);
+	if (!other && heap->last != TPY_NUMPY_INTERRUPTED)
+		other = heap_take_or_leave(heap, bytes);
+	if (!other)
+		return bytes <= had_bytes ? data : NULL;
+	memcpy(other, data, bytes < had_bytes ? bytes : had_bytes);
+	(void)tpy_numpy_blocks_release(data);
+	return other;
+}
+
+/* One of theirs has become large enough. How large it was they alone know, so it grows there. */
+static void *block_adopt(struct tpy_numpy_heap *heap, void *data, size_t bytes)
+{
+	void *ours = heap->client ? heap_take(heap, bytes) : NULL;
+	void *theirs;
+
+	if (!ours && heap->client)
+		return NULL;
+	theirs = below(heap)->resize(below(heap)->context, data, bytes);
+	if (!ours || !theirs) {
+		(void)tpy_numpy_blocks_release(ours);
+		return theirs;
+	}
+	memcpy(ours, theirs, bytes);
+	below(heap)->release(below(heap)->context, theirs, bytes);
+	return ours;
+}
+
+/* ---- what NumPy calls: with or without the GIL ---- */
+
+static void *numpy_allocate(void *context, size_t bytes)
+{
+	struct tpy_numpy_heap *heap = context;
+
+	if (!heap_wants(heap, bytes)) {
+		heap_count_left(heap, bytes);
+		return below(heap)->allocate(below(heap)->context, bytes);
+	}
+	PyGILState_STATE before = PyGILState_Ensure();
+	void *data = heap_take_or_leave(heap, bytes);
+	PyGILState_Release(before);
+	return data;
+}
+
+static void *numpy_allocate_zeroed(void *context, size_t count, size_t element_bytes)
+{
+	struct tpy_numpy_heap *heap = context;
+	size_t bytes;
+
+	if (__builtin_mul_overflow(count, element_bytes, &bytes))
+		return NULL;
+	if (!heap_wants(heap, bytes)) {
+		heap_count_left(heap, bytes);
+		return below(heap)->allocate_zeroed(below(heap)->context, count, element_bytes);
+	}
+	PyGILState_STATE before = PyGILState_Ensure();
+	/* New segments are zeroed. */
+	void *data = heap->client ? heap_take(heap, bytes)
+				  : below(heap)->allocate_zeroed(below(heap)->context, count,
+								 element_bytes);
+	PyGILState_Release(before);
+	return data;
+}
+
+static void *numpy_resize(void *context, void *data, size_t bytes)
+{
+	struct tpy_numpy_heap *heap = context;
+	struct tidl_tensor *tensor = tpy_numpy_blocks_find(data);
+
+	if (!tensor && !data)
+		return numpy_allocate(context, bytes);
+	if (!tensor && !heap_wants(heap, bytes))
+		return below(heap)->resize(below(heap)->context, data, bytes);
+	PyGILState_STATE before = PyGILState_Ensure();
+	void *other = tensor ? block_resize(heap, tensor, bytes) : block_adopt(heap, data, bytes);
+	tidl_tensor_unref(tensor);
+	PyGILState_Release(before);
+	return other;
+}
+
+static void numpy_release(void *context, void *data, size_t bytes)
+{
+	struct tpy_numpy_heap *heap = context;
+
+	if (!tpy_numpy_blocks_release(data))
+		below(heap)->release(below(heap)->context, data, bytes);
+}

@@ -35,10 +35,10 @@ def numpy_allocator(client: Client, *, min_bytes: int = _MIN_BYTES) -> NumpyAllo
     it has ended. Blocks may be nested.
 
     An array may outlive the block and the client, and be freed by any thread; what was published of
-    it stays for its readers. A forked child shares its pages, so make no arrays of
-    objects in the block then; it gives back nothing of its parent's. `ndarray.resize` keeps it in shareable memory inside the block; afterwards one that
-    has to move becomes ordinary memory. C code that frees an array's memory by itself, behind
-    NumPy's back, ends the process.
+    it stays for its readers. A forked child shares its pages, so make no arrays of objects in the
+    block then; it gives back nothing of its parent's. `ndarray.resize` keeps it in shareable memory
+    inside the block; afterwards one that has to move becomes ordinary memory. C code that frees an
+    array's memory by itself, behind NumPy's back, ends the process.
 
     Args:
         client: where the memory comes from.

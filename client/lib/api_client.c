@@ -51,22 +51,29 @@ int tidl_connect(const struct tidl_connect_options *options, struct tidl_client 
 	return tdc_report(r, &fault);
 }
 
-void tidl_disconnect(struct tidl_client *client)
+int tidl_disconnect(struct tidl_client *client)
 {
+	struct tdp_fault fault = {.code = 0};
+	int r;
+
 	if (client == NULL)
-		return;
+		return 0;
 	tdc_client_close(client);
-	tdc_moved_end_all(client);
+	r = tdc_moved_end_all(client, true, &fault);
 	tdc_listed_close(client);
 	(void)tdc_client_unref(client);
+	return tdc_report(r, &fault);
 }
 
 void tidl_close(struct tidl_client *client)
 {
+	struct tdp_fault unused;
+
 	if (client == NULL)
 		return;
 	tdc_client_end(client);
-	tdc_moved_end_all(client);
+	/* tidl_disconnect() tries again, and tells. */
+	(void)!tdc_moved_end_all(client, false, &unused);
 }
 
 int tidl_fd(struct tidl_client *client)

@@ -13,6 +13,7 @@
 #include "client/lib/call.h"
 #include "client/lib/deadline.h"
 #include "client/lib/fork.h"
+#include "client/lib/inplace/uses.h"
 #include "client/lib/waiters.h"
 #include "client/lib/watch.h"
 #include "proto/base/fd.h"
@@ -256,4 +257,5 @@ void tdc_client_become_child(struct tidl_client *client)
 	tdc_waiters_forget_all(client);
 	tdc_watches_forget_all(client);
 	tdc_pool_forget(&client->pool);
+	tdc_moved_become_child(client);
 }

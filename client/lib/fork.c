@@ -16,6 +16,7 @@
 
 #include "client/lib/client.h"
 #include "client/lib/inplace/move.h"
+#include "client/lib/inplace/provisions.h"
 #include "client/lib/segtable.h"
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,6 +49,7 @@ static void fork_child(void)
 {
 	struct tidl_client *client;
 
+	tdc_provisions_renew();
 	DL_FOREACH (registry_clients, client) {
 		tdc_client_become_child(client);
 		tdc_client_unlock(client);

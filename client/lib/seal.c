@@ -100,6 +100,18 @@ static int segment_remap(struct tdc_segment *segment, const struct tdc_opened *o
 	return 0;
 }
 
+static int part_remap(struct tdc_moved_part *part, const struct tdc_opened *opened, bool writable,
+		      struct tdp_fault *fault)
+{
+	int r = segment_remap(part->segment, opened, writable, fault);
+
+	if (r < 0 || tdc_range_mark(&part->range))
+		return r;
+	return tdp_fault_set(fault, TIDL_ERR_NO_MEMORY,
+			     "this process has as many maps as the system allows "
+			     "(vm.max_map_count): free some memory");
+}
+
 /* Of moved memory all parts, which become read-only together. */
 static int parts_remap(struct tdc_segment *segment, const struct tdc_opened *opened, bool writable,
 		       struct tdp_fault *fault)
@@ -109,10 +121,12 @@ static int parts_remap(struct tdc_segment *segment, const struct tdc_opened *ope
 
 	if (moved == NULL)
 		return segment_remap(segment, opened, writable, fault);
-	for (size_t i = 0; i < moved->part_count && r == 0; i++) {
-		r = segment_remap(moved->parts[i].segment, opened, writable, fault);
+	/* What is undone is undone as far as possible. */
+	for (size_t i = 0; i < moved->part_count && (r == 0 || writable); i++) {
+		int one = part_remap(&moved->parts[i], opened, writable, fault);
+
 		if (r == 0)
-			tdc_range_mark(&moved->parts[i].range);
+			r = one;
 	}
 	return r;
 }

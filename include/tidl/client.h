@@ -74,10 +74,16 @@ TIDL_API int tidl_connect(const struct tidl_connect_options *options,
  * tidl_disconnect - close the connection and free the client. NULL is allowed.
  *
  * Leases end with the connection; memory that is attached stays mapped until its tensors and
- * exports are gone. Objects published with TIDL_RETENTION_OWNER are removed. Must not run at the
- * same time as another call on this client. Never blocks.
+ * exports are gone. Objects published with TIDL_RETENTION_OWNER are removed. What was shared where
+ * it lay becomes private (inplace.h). Must not run at the same time as another call on this client.
+ * Never blocks.
+ *
+ * Returns 0. Or a code when memory could not be made private: whoever has it attached goes on
+ * seeing and writing it, until its owner frees it, and tidl_last_error() names it and says why. The
+ * client is gone in any case, and the owners' deleters have been called, unless not even malloc's
+ * header could be saved from those who write: then they never are.
  */
-TIDL_API void tidl_disconnect(struct tidl_client *client);
+TIDL_API int tidl_disconnect(struct tidl_client *client);
 
 /*
  * tidl_close - end the connection, for calls of other threads that wait.

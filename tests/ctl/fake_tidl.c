@@ -247,9 +247,10 @@ int tidl_connect(const struct tidl_connect_options *options, struct tidl_client 
 	return 0;
 }
 
-void tidl_disconnect(struct tidl_client *client)
+int tidl_disconnect(struct tidl_client *client)
 {
 	(void)client;
+	return 0;
 }
 
 const struct tidl_broker_info *tidl_broker(const struct tidl_client *client)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,3 +45,51 @@ def test_unshare_after_the_brokers_death(
         assert owner.ask("sys.getrefcount(x) == count")
         owner.do("client.close()")
         assert np.array_equal(theirs[6:], np.arange(6, 1_000_000))
+
+
+# Many descriptors, so that the segment's is not kept; then no addresses for a copy.
+AT_ITS_LIMITS = """
+import re, resource, warnings
+from pathlib import Path
+
+others = [os.dup(0) for _ in range(100)]
+files = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, files[1]))
+x = np.ones(1_000_000)
+client.publish({name!r}, x, copy=False)
+for other in others:
+    os.close(other)
+
+def at_the_limit(end):
+    status = Path("/proc/self/status").read_text()
+    used = int(re.search(r"VmSize:\\s*(\\d+)", status)[1]) * 1024
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_AS, (used, before[1]))
+        try:
+            end()
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+    return [(warning.category.__name__, str(warning.message)) for warning in caught]
+"""
+
+
+@pytest.mark.parametrize("end", ["client.close", "lambda: globals().pop('client') and None"])
+def test_the_end_of_the_client_tells_what_stays_shared(
+    client: tidl.Client, start_peer: Callable[..., Peer], name: str, end: str
+) -> None:
+    owner = start_peer(SETUP, environment=ALONE)
+    owner.do(AT_ITS_LIMITS.format(name=name))
+    theirs = client.get(name, access="write")
+    owner.do(f"told = at_the_limit({end})")
+    [(kind, text)] = owner.ask("told")
+    assert kind == "RuntimeWarning"
+    assert name in text
+    assert "8003584 bytes" in text
+    first = theirs.to_numpy().ctypes.data & ~4095
+    ctypes.memset(first, 0xA5, 4096)
+    theirs.to_numpy()[-1] = 3
+    assert owner.ask("float(x[-1])") == 3
+    owner.do("del x")  # malloc's header was saved
+    assert owner.ask("1") == 1

@@ -40,62 +40,85 @@ static int uffd_open(uint64_t features)
 	return -error;
 }
 
+static struct {
+	int fd;		       /* -1: none */
+	bool needs_population; /* pages that are not there cannot be stopped (before Linux 6.4) */
+} watcher = {.fd = -1};
+
+static int watcher_open(void)
+{
+	uint64_t features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+	int fd = -EINVAL;
+
+	if (!tdp_kernel_has(TDP_KERNEL_USERFAULTFD))
+		return -ENOSYS;
+	if (tdp_kernel_has(TDP_KERNEL_WP_UNPOPULATED))
+		fd = uffd_open(features | UFFD_FEATURE_WP_UNPOPULATED);
+	watcher.needs_population = fd == -EINVAL;
+	if (fd != -EINVAL)
+		return fd;
+	tdp_kernel_forget(TDP_KERNEL_WP_UNPOPULATED);
+	return uffd_open(features);
+}
+
+int tdc_guard_prepare(void)
+{
+	int fd = watcher.fd;
+
+	if (fd < 0)
+		fd = watcher_open();
+	if (fd < 0)
+		return -fd;
+	watcher.fd = fd;
+	return 0;
+}
+
+void tdc_guard_drop(void)
+{
+	watcher.fd = tdp_fd_close(watcher.fd);
+}
+
 static int guard_refuse(int error, struct tdp_fault *fault)
 {
 	(void)tdp_fault_errno(fault, error,
 			      "the system does not let this process watch its memory "
 			      "(userfaultfd), so writes of other threads could be lost: say that "
 			      "nobody writes meanwhile, or allow a copy");
+	/* What passes is no refusal of the system's. */
+	if (error == EMFILE || error == ENFILE || error == ENOMEM)
+		return fault->code;
 	fault->code = TIDL_ERR_COPY_NEEDED;
 	fault->detail = TIDL_COPY_REASON_GUARD;
 	return TIDL_ERR_COPY_NEEDED;
 }
 
-static int guard_open_fd(struct tdc_guard *guard, bool is_shared)
-{
-	uint64_t features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
-	int fd = -EINVAL;
-
-	if (!tdp_kernel_has(TDP_KERNEL_USERFAULTFD))
-		return -ENOSYS;
-	if (is_shared)
-		return uffd_open(features | UFFD_FEATURE_WP_HUGETLBFS_SHMEM);
-	if (tdp_kernel_has(TDP_KERNEL_WP_UNPOPULATED))
-		fd = uffd_open(features | UFFD_FEATURE_WP_UNPOPULATED);
-	if (fd == -EINVAL) {
-		tdp_kernel_forget(TDP_KERNEL_WP_UNPOPULATED);
-		guard->needs_population = true;
-		fd = uffd_open(features);
-	}
-	return fd;
-}
-
-int tdc_guard_open(struct tdc_guard *guard, void *begin, size_t size_bytes, bool is_shared,
-		   struct tdp_fault *fault)
+int tdc_guard_open(struct tdc_guard *guard, void *begin, size_t size_bytes, struct tdp_fault *fault)
 {
 	struct uffdio_register request = {
 		.range = {.start = (uintptr_t)begin, .len = size_bytes},
 		.mode = UFFDIO_REGISTER_MODE_WP,
 	};
-	int error;
+	int error = tdc_guard_prepare();
 
 	*guard = TDC_GUARD_NONE;
-	guard->fd = guard_open_fd(guard, is_shared);
-	if (guard->fd < 0) {
-		error = -guard->fd;
-		guard->fd = -1;
+	if (error == 0 && ioctl(watcher.fd, UFFDIO_REGISTER, &request) < 0)
+		error = errno;
+	if (error != 0)
 		return guard_refuse(error, fault);
-	}
-	if (ioctl(guard->fd, UFFDIO_REGISTER, &request) == 0)
-		return 0;
-	error = errno;
-	tdc_guard_close(guard);
-	return guard_refuse(error, fault);
+	*guard = (struct tdc_guard){.fd = watcher.fd, .begin = begin, .size_bytes = size_bytes};
+	return 0;
 }
 
+/* Who came too late for a release waits in vain, unless it is woken when the range is no longer
+ * watched. Closing the descriptor does both. */
 void tdc_guard_close(struct tdc_guard *guard)
 {
-	guard->fd = tdp_fd_close(guard->fd);
+	struct uffdio_range range = {.start = (uintptr_t)guard->begin, .len = guard->size_bytes};
+
+	if (guard->fd >= 0 && (ioctl(guard->fd, UFFDIO_UNREGISTER, &range) < 0 ||
+			       ioctl(guard->fd, UFFDIO_WAKE, &range) < 0))
+		tdc_guard_drop();
+	*guard = TDC_GUARD_NONE;
 }
 
 int tdc_guard_stop(const struct tdc_guard *guard, void *begin, size_t size_bytes)
@@ -107,7 +130,7 @@ int tdc_guard_stop(const struct tdc_guard *guard, void *begin, size_t size_bytes
 
 	if (guard->fd < 0)
 		return 0;
-	if (guard->needs_population && madvise(begin, size_bytes, MADV_POPULATE_READ) < 0)
+	if (watcher.needs_population && madvise(begin, size_bytes, MADV_POPULATE_READ) < 0)
 		return errno;
 	return ioctl(guard->fd, UFFDIO_WRITEPROTECT, &request) == 0 ? 0 : errno;
 }

@@ -15,7 +15,13 @@
 
 #include "proto/base/fd.h"
 
-enum { READ_STEP_BYTES = 1 << 16, MAPS_FIRST_CAPACITY = 256 };
+enum {
+	READ_STEP_BYTES = 1 << 16,
+	MAPS_FIRST_CAPACITY = 256,
+
+	/* More than a line with the longest path. */
+	LOOK_BYTES = 8192,
+};
 
 static int text_read(const char *path, char **ret_text, struct tdp_fault *fault)
 {
@@ -179,6 +185,61 @@ void tdc_maps_deinit(struct tdc_maps *maps)
 	memset(maps, 0, sizeof(*maps));
 }
 
+int tdc_maps_open(void)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* The complete lines of @text. 1 when all maps that matter have come, 0, or a fault's code. */
+static int lines_look(char *text, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
+		      struct tdp_fault *fault, char **ret_rest)
+{
+	struct tdc_map map;
+	char *line_end;
+
+	for (; (line_end = strchr(text, '\n')) != NULL; text = line_end + 1) {
+		*line_end = '\0';
+		if (!map_parse(text, &map) || map.end <= begin)
+			continue;
+		if (map.begin >= end)
+			return 1;
+		if (maps->count == maps->capacity)
+			return tdp_fault_set(fault, TIDL_ERR_LIMIT,
+					     "the memory has been cut into more than %zu maps",
+					     maps->capacity);
+		maps->maps[maps->count++] = map;
+	}
+	*ret_rest = text;
+	return 0;
+}
+
+int tdc_maps_look(int fd, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
+		  struct tdp_fault *fault)
+{
+	char text[LOOK_BYTES];
+	size_t length = 0;
+	off_t offset = 0;
+	ssize_t count;
+
+	maps->count = 0;
+	while ((count = pread(fd, text + length, sizeof(text) - 1 - length, offset)) > 0) {
+		char *rest = text;
+		int r;
+
+		offset += count;
+		length += (size_t)count;
+		text[length] = '\0';
+		r = lines_look(text, begin, end, maps, fault, &rest);
+		if (r != 0)
+			return r < 0 ? r : 0;
+		length -= (size_t)(rest - text);
+		memmove(text, rest, length);
+	}
+	return count < 0 ? tdp_fault_errno(fault, errno, "cannot read /proc/self/maps") : 0;
+}
+
 /* The first map that ends behind @address. */
 static size_t maps_find(const struct tdc_maps *maps, uintptr_t address)
 {
@@ -232,7 +293,7 @@ bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t 
 	for (size_t i = maps_find(maps, begin); begin < end; i++) {
 		const struct tdc_map *map = &maps->maps[i];
 
-		if (i == maps->count || map->begin > begin || !map->is_shared ||
+		if (i == maps->count || map->begin > begin || map->is_shared != file->is_shared ||
 		    map->inode != file->inode || map->device != file->device ||
 		    map->offset_bytes + (begin - map->begin) != offset_bytes)
 			return false;

@@ -38,11 +38,23 @@ struct tdc_maps {
 int tdc_maps_load(struct tdc_maps *maps, struct tdp_fault *fault) TDP_MUST_CHECK;
 void tdc_maps_deinit(struct tdc_maps *maps);
 
+/* A descriptor to look at them through, again and again; -errno. It shows those of the process that
+ * has opened it. */
+int tdc_maps_open(void) TDP_MUST_CHECK;
+
+/*
+ * Through such a descriptor, those that lie in [@begin, @end), at least in part. Needs no memory:
+ * @maps has room for `capacity` of them, TIDL_ERR_LIMIT when there are more. Does not tell what is
+ * locked.
+ */
+int tdc_maps_look(int fd, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
+		  struct tdp_fault *fault) TDP_MUST_CHECK;
+
 /* Is all of [@begin, @end) private anonymous memory that can be written, and may its pages be
  * exchanged? NONE, or the reason why not. */
 enum tidl_copy_reason tdc_maps_refusal(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end);
 
-/* Does all of [@begin, @end) show this file, from @offset_bytes on, shared? */
+/* Does all of [@begin, @end) show this file, from its offset on, and shared or not as it does? */
 bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
 			const struct tdc_map *file);
 

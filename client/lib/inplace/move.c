@@ -3,6 +3,7 @@
  * Pages of a memfd under somebody else's pointer. Each piece is stopped for writers, copied, mapped
  * over and released; all signals wait meanwhile, since a handler that writes there would wait for
  * its own thread. Nothing here allocates while writers are stopped: they may hold malloc's lock.
+ * The way back: retreat.c.
  */
 #include "client/lib/inplace/move.h"
 
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "client/lib/inplace/guard.h"
+#include "client/lib/inplace/retreat.h"
 #include "proto/mem/memfd.h"
 
 tdc_move_hook_fn tdc_move_hook;
@@ -43,16 +45,17 @@ int tdc_backing_identify(struct tdc_backing *backing, struct tdp_fault *fault)
 		.device = status.st_dev,
 		.inode = status.st_ino,
 		.offset_bytes = backing->offset_bytes,
+		.is_shared = true,
 	};
 	return 0;
 }
 
-static int hook_ask(size_t offset_bytes, bool is_back)
+int tdc_move_ask(enum tdc_move_step step, size_t offset_bytes)
 {
-	return tdc_move_hook != NULL ? tdc_move_hook(offset_bytes / TDC_PIECE_BYTES, is_back) : 0;
+	return tdc_move_hook != NULL ? tdc_move_hook(step, offset_bytes / TDC_PIECE_BYTES) : 0;
 }
 
-static void signals_block(sigset_t *ret_before)
+void tdc_signals_block(sigset_t *ret_before)
 {
 	sigset_t all;
 
@@ -60,12 +63,10 @@ static void signals_block(sigset_t *ret_before)
 	(void)pthread_sigmask(SIG_SETMASK, &all, ret_before);
 }
 
-static void signals_restore(const sigset_t *before)
+void tdc_signals_restore(const sigset_t *before)
 {
 	(void)pthread_sigmask(SIG_SETMASK, before, NULL);
 }
-
-/* ---- there ---- */
 
 /* Writing through the descriptor is twice as fast as through a map, but must not meet a limit of
  * the file size, which would end the process. */
@@ -137,17 +138,17 @@ static int piece_move(const struct tdc_range *range, const struct tdc_backing *b
 	unsigned char *piece = range->begin + range->shared_bytes;
 	off_t offset = (off_t)(backing->offset_bytes + range->shared_bytes);
 	sigset_t before;
-	int error = hook_ask(range->shared_bytes, false);
+	int error = tdc_move_ask(TDC_MOVE_THERE, range->shared_bytes);
 
 	if (error != 0)
 		return error;
-	signals_block(&before);
+	tdc_signals_block(&before);
 	error = tdc_guard_stop(guard, piece, size_bytes);
 	if (error == 0) {
 		error = piece_exchange(backing, piece, size_bytes, offset);
 		tdc_guard_release(guard, piece, size_bytes, error != 0);
 	}
-	signals_restore(&before);
+	tdc_signals_restore(&before);
 	return error;
 }
 
@@ -174,21 +175,13 @@ static int move_fail(int error, const struct tdc_range *range, struct tdp_fault 
 			       range->size_bytes);
 }
 
-void tdc_range_mark(struct tdc_range *range)
+bool tdc_range_mark(struct tdc_range *range)
 {
 	size_t page_bytes = tdp_page_bytes();
 
 	range->is_marked = range->size_bytes > page_bytes &&
 			   madvise(range->begin, page_bytes, MADV_RANDOM) == 0;
-}
-
-bool tdc_range_is_there(const struct tdc_maps *maps, const struct tdc_range *range,
-			size_t size_bytes, const struct tdc_map *file)
-{
-	uintptr_t begin = (uintptr_t)range->begin;
-
-	return tdc_maps_show_file(maps, begin, begin + size_bytes, file) &&
-	       (!range->is_marked || tdc_maps_have_edge(maps, begin + tdp_page_bytes()));
+	return range->is_marked || range->size_bytes <= page_bytes;
 }
 
 static int move_pieces(struct tdc_range *range, const struct tdc_backing *backing,
@@ -200,9 +193,9 @@ static int move_pieces(struct tdc_range *range, const struct tdc_backing *backin
 
 		if (error != 0)
 			return move_fail(error, range, fault);
-		if (range->shared_bytes == 0)
-			tdc_range_mark(range);
 		range->shared_bytes += size_bytes;
+		if (range->shared_bytes == size_bytes && !tdc_range_mark(range))
+			return move_fail(ENOMEM, range, fault);
 	}
 	return 0;
 }
@@ -213,7 +206,7 @@ int tdc_move(struct tdc_range *range, const struct tdc_backing *backing, struct 
 	struct tdp_fault unused;
 	int r;
 
-	r = tdc_guard_open(&guard, range->begin, range->size_bytes, false, fault);
+	r = tdc_guard_open(&guard, range->begin, range->size_bytes, fault);
 	if (r < 0 && !backing->nobody_writes)
 		return r;
 	r = move_pieces(range, backing, &guard, fault);
@@ -221,106 +214,5 @@ int tdc_move(struct tdc_range *range, const struct tdc_backing *backing, struct 
 	/* If even that fails, the owner goes on with pages that nobody else has. */
 	if (r < 0)
 		(void)!tdc_unmove(range, backing, &unused);
-	return r;
-}
-
-/* ---- and back ---- */
-
-/* Holes that another writer has punched are filled here, where a failure is no crash. */
-static int piece_return_copy(const struct tdc_range *range, unsigned char *piece,
-			     unsigned char *stage, size_t size_bytes)
-{
-	if (madvise(piece, size_bytes, MADV_POPULATE_READ) < 0)
-		return errno;
-	if (madvise(stage, size_bytes, MADV_POPULATE_WRITE) < 0)
-		return errno;
-	memcpy(stage, piece, size_bytes);
-	if (range->header != NULL && piece == range->begin)
-		memcpy(stage + (range->header - range->begin), range->saved_header,
-		       TDC_HEADER_BYTES);
-	return 0;
-}
-
-static int piece_return(const struct tdc_range *range, const struct tdc_guard *guard,
-			unsigned char *stage, size_t begin_bytes, size_t size_bytes)
-{
-	unsigned char *piece = range->begin + begin_bytes;
-	sigset_t before;
-	int error = hook_ask(begin_bytes, true);
-
-	if (error != 0)
-		return error;
-	signals_block(&before);
-	error = tdc_guard_stop(guard, piece, size_bytes);
-	if (error == 0) {
-		error = piece_return_copy(range, piece, stage + begin_bytes, size_bytes);
-		if (error == 0 && mremap(stage + begin_bytes, size_bytes, size_bytes,
-					 MREMAP_MAYMOVE | MREMAP_FIXED, piece) == MAP_FAILED)
-			error = errno;
-		tdc_guard_release(guard, piece, size_bytes, error != 0);
-	}
-	signals_restore(&before);
-	return error;
-}
-
-static int unmove_pieces(struct tdc_range *range, const struct tdc_guard *guard,
-			 unsigned char *stage, struct tdp_fault *fault)
-{
-	while (range->shared_bytes > 0) {
-		size_t begin_bytes = (range->shared_bytes - 1) / TDC_PIECE_BYTES * TDC_PIECE_BYTES;
-		size_t size_bytes = range->shared_bytes - begin_bytes;
-		int error = piece_return(range, guard, stage, begin_bytes, size_bytes);
-
-		if (error != 0)
-			return tdp_fault_errno(fault, error,
-					       "cannot make %zu bytes private again; try again "
-					       "when there is memory",
-					       range->size_bytes);
-		range->shared_bytes = begin_bytes;
-	}
-	return 0;
-}
-
-/* The owner may have freed the memory, and something else may lie there now. */
-static int unmove_check(const struct tdc_range *range, const struct tdc_backing *backing,
-			struct tdp_fault *fault)
-{
-	struct tdc_maps maps;
-	bool is_there;
-	int r = tdc_maps_load(&maps, fault);
-
-	if (r < 0)
-		return r;
-	is_there = tdc_range_is_there(&maps, range, range->shared_bytes, &backing->file);
-	tdc_maps_deinit(&maps);
-	return is_there ? 0
-			: tdp_fault_set(fault, TIDL_ERR_RELEASED,
-					"the memory was freed by its owner, so it cannot become "
-					"private again: nothing is left to do");
-}
-
-int tdc_unmove(struct tdc_range *range, const struct tdc_backing *backing, struct tdp_fault *fault)
-{
-	struct tdc_guard guard;
-	size_t stage_bytes = range->shared_bytes;
-	unsigned char *stage;
-	int r;
-
-	if (stage_bytes == 0)
-		return 0;
-	r = unmove_check(range, backing, fault);
-	if (r < 0)
-		return r;
-	/* One reservation for all, so that its pieces become one map again. */
-	stage = mmap(NULL, stage_bytes, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (stage == MAP_FAILED)
-		return tdp_fault_errno(fault, errno, "cannot reserve %zu bytes", stage_bytes);
-	r = tdc_guard_open(&guard, range->begin, stage_bytes, true, fault);
-	if (r == 0 || backing->nobody_writes)
-		r = unmove_pieces(range, &guard, stage, fault);
-	tdc_guard_close(&guard);
-	if (range->shared_bytes > 0)
-		(void)munmap(stage, range->shared_bytes);
 	return r;
 }

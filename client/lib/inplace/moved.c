@@ -8,12 +8,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <utlist.h>
 
 #include "client/lib/allocation.h"
 #include "client/lib/client.h"
+#include "client/lib/inplace/provisions.h"
+#include "client/lib/inplace/retreat.h"
 #include "client/lib/inplace/uses.h"
+#include "proto/base/fd.h"
 
 static struct tdc_moved *moved_free(struct tdc_moved *moved)
 {
@@ -22,6 +26,7 @@ static struct tdc_moved *moved_free(struct tdc_moved *moved)
 	tdc_uses_free(moved);
 	for (size_t i = 0; i < moved->source_count; i++)
 		(void)tdc_source_unref(moved->sources[i]);
+	(void)tdp_fd_close(moved->fd);
 	free(moved->sources);
 	free(moved);
 	return NULL;
@@ -32,8 +37,10 @@ static struct tdc_moved *moved_new(const struct tdc_move_order *order, struct td
 	struct tdc_moved *moved =
 		calloc(1, sizeof(*moved) + order->range_count * sizeof(struct tdc_moved_part));
 
-	if (moved != NULL)
+	if (moved != NULL) {
+		moved->fd = -1;
 		moved->sources = calloc(order->source_count + 1, sizeof(struct tdc_source *));
+	}
 	if (moved == NULL || moved->sources == NULL) {
 		(void)tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 		return moved_free(moved);
@@ -154,21 +161,42 @@ static int moved_link(struct tidl_client *client, struct tdc_moved *moved, struc
 	return r;
 }
 
-static int moved_move(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
+/* Descriptors are given out from the lowest number on, so this one's tells how many are left. */
+static bool fd_is_spare(int fd)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd < limit.rlim_cur / 2;
+}
+
+/* With the segment's descriptor the way back needs nothing else (retreat.c). Moves locked. */
+static void moved_keep_fd(struct tdc_moved *moved, struct tdc_allocation *allocation)
+{
+	if (fd_is_spare(allocation->fd))
+		moved->fd = tdp_fd_steal(&allocation->fd);
+	for (size_t i = 0; i < moved->part_count; i++)
+		moved->parts[i].backing.fd = moved->fd;
+}
+
+static int moved_move(struct tidl_client *client, struct tdc_moved *moved,
+		      struct tdc_allocation *allocation, struct tdp_fault *fault)
 {
 	int r;
 
 	tdc_moves_lock();
+	tdc_provisions_take();
 	r = moved_check(moved, fault);
 	for (size_t i = 0; i < moved->part_count && r == 0; i++)
 		r = tdc_move(&moved->parts[i].range, &moved->parts[i].backing, fault);
 	if (r == 0)
 		r = moved_link(client, moved, fault);
-	if (r < 0)
+	if (r == 0) {
+		moved_keep_fd(moved, allocation);
+	} else {
 		moved_take_back(moved);
+		tdc_provisions_give_back();
+	}
 	tdc_moves_unlock();
-	for (size_t i = 0; i < moved->part_count; i++)
-		moved->parts[i].backing.fd = -1;
 	return r;
 }
 
@@ -199,7 +227,7 @@ int tdc_moved_make(struct tidl_client *client, const struct tdc_move_order *orde
 	if (r == 0)
 		r = moved_make_segments(client, moved, &allocation, fault);
 	if (r == 0)
-		r = moved_move(client, moved, fault);
+		r = moved_move(client, moved, &allocation, fault);
 	moved->lease = allocation.lease;
 	allocation.lease = NULL;
 	tdc_allocation_deinit(client, &allocation);
@@ -251,23 +279,40 @@ static int moved_claim(struct tidl_client *client, struct tdc_moved *moved, stru
 	return r;
 }
 
-static int moved_unmove(struct tdc_moved *moved, struct tdp_fault *fault)
+/* All parts, whatever becomes of one. Moves locked. */
+static int moved_unmove_parts(struct tdc_moved *moved, struct tdp_fault *fault)
 {
+	struct tdp_fault one;
 	int r = 0;
 
-	tdc_moves_lock();
-	for (size_t i = moved->part_count; i-- > 0 && r == 0;) {
+	for (size_t i = moved->part_count; i-- > 0;) {
 		struct tdc_moved_part *part = &moved->parts[i];
 
 		/* Who made it read-only has ended all writing, and the kernel watches no such map.
 		 */
 		if (atomic_load(&part->segment->is_readonly))
 			part->backing.nobody_writes = true;
-		r = tdc_unmove(&part->range, &part->backing, fault);
+		if (tdc_unmove(&part->range, &part->backing, &one) == 0)
+			continue;
 		/* Freed by its owner: nothing is left to do. */
-		if (r == TIDL_ERR_RELEASED)
-			r = 0;
+		if (one.code == TIDL_ERR_RELEASED) {
+			part->range.shared_bytes = 0;
+			continue;
+		}
+		*fault = one;
+		r = one.code;
 	}
+	return r;
+}
+
+static int moved_unmove(struct tdc_moved *moved, struct tdp_fault *fault)
+{
+	int r;
+
+	tdc_moves_lock();
+	r = moved_unmove_parts(moved, fault);
+	if (r == 0)
+		tdc_provisions_give_back();
 	tdc_moves_unlock();
 	return r;
 }
@@ -283,6 +328,15 @@ static void moved_keep(struct tdc_moved *moved)
 	}
 }
 
+/* It is in no list any more. */
+static void moved_dispose(struct tidl_client *client, struct tdc_moved *moved)
+{
+	for (size_t i = 0; i < moved->part_count; i++)
+		(void)tdc_segment_unref(client, moved->parts[i].segment);
+	tdc_lease_end(client, moved->lease);
+	(void)moved_free(moved);
+}
+
 int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
 {
 	int r = moved_claim(client, moved, fault);
@@ -296,13 +350,49 @@ int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved, struct td
 	else
 		moved_keep(moved);
 	tdc_client_unlock(client);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		moved_dispose(client, moved);
+	return r;
+}
+
+/* Can their owners free what has not become private? What is left to be kept for it is not any
+ * more. */
+static bool moved_save_headers(struct tdc_moved *moved, uint64_t *ret_left_bytes)
+{
+	struct tdp_fault one;
+	bool is_saved = true;
+
+	*ret_left_bytes = 0;
+	tdc_moves_lock();
+	for (size_t i = 0; i < moved->part_count; i++) {
+		struct tdc_moved_part *part = &moved->parts[i];
+
+		*ret_left_bytes += part->range.shared_bytes;
+		if (tdc_unmove_header(&part->range, &part->backing, &one) < 0 &&
+		    one.code != TIDL_ERR_RELEASED)
+			is_saved = false;
+	}
+	tdc_provisions_give_back();
+	tdc_moves_unlock();
+	return is_saved;
+}
+
+int tdc_moved_end_last(struct tidl_client *client, struct tdc_moved *moved,
+		       uint64_t *ret_left_bytes, struct tdp_fault *fault)
+{
+	int r = moved_unmove(moved, fault);
+
+	/* A block that others could break is never freed. */
+	if (r < 0 && !moved_save_headers(moved, ret_left_bytes))
+		moved->source_count = 0;
+	tdc_client_lock(client);
+	DL_DELETE(client->moved, moved);
+	tdc_client_unlock(client);
+	/* In a forked child threads that it does not have may have found them. */
 	for (size_t i = 0; i < moved->part_count; i++)
-		(void)tdc_segment_unref(client, moved->parts[i].segment);
-	tdc_lease_end(client, moved->lease);
-	(void)moved_free(moved);
-	return 0;
+		tdc_moved_disown(client, moved->parts[i].segment);
+	moved_dispose(client, moved);
+	return r;
 }
 
 bool tdc_moved_is_there(const struct tdc_segment *segment, const struct tdc_maps *maps)

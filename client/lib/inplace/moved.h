@@ -42,6 +42,7 @@ struct tdc_moved_part {
 struct tdc_moved {
 	struct tdc_moved *prev, *next;
 	struct tdc_lease *lease; /* the hold on the segment */
+	int fd;			 /* of the segment, for the way back; -1: not kept */
 	bool is_busy;		 /* a thread is publishing it or ending it */
 	struct tdc_moved_use *uses;
 	size_t source_count;
@@ -70,6 +71,14 @@ int tdc_moved_make(struct tidl_client *client, const struct tdc_move_order *orde
  * again. Busy before; consumed. */
 int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/*
+ * The same for the last time, when no other call runs. What cannot become private stays shared,
+ * @ret_left_bytes of it, but its owner gets it and can free it without harm; if not even that can
+ * be had, its owner never gets it. Consumed in any case.
+ */
+int tdc_moved_end_last(struct tidl_client *client, struct tdc_moved *moved,
+		       uint64_t *ret_left_bytes, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* Does the segment still lie where it was moved to? Its owner may have freed the memory in ways
  * that ask nobody. */

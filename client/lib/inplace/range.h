@@ -28,6 +28,7 @@ struct tdc_range {
 	uintptr_t content_begin; /* what the owner asked for; around it is padding */
 	uintptr_t content_end;
 	size_t shared_bytes;   /* of them, from `begin` on, are pages of a segment by now */
+	bool is_apart;	       /* those are mapped privately by now, but not copied yet */
 	bool is_marked;	       /* the first of them can be told from other maps of the segment */
 	unsigned char *header; /* of malloc, if it lies in here; NULL: none */
 	unsigned char saved_header[TDC_HEADER_BYTES];

@@ -6,6 +6,7 @@
  */
 #include "client/lib/inplace/uses.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "client/lib/generation.h"
 #include "client/lib/inplace/listed.h"
 #include "client/lib/pending.h"
+#include "proto/wire/limits.h"
 
 struct tdc_moved_use *tdc_use_new(const char *path)
 {
@@ -300,41 +302,69 @@ int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *
 	return 0;
 }
 
-/* With the client there is nobody left who could ask for it by name. It is busy. */
-static void moved_forget_uses(struct tidl_client *client, struct tdc_moved *moved)
+/* The first behind @last that nobody is at; busy then. */
+static struct tdc_moved *moved_take_next(struct tidl_client *client, struct tdc_moved *last)
 {
-	struct tdc_moved_use *use;
-	struct tdc_moved_use *next;
+	struct tdc_moved *moved;
 
 	tdc_client_lock(client);
-	use = moved->uses;
-	moved->uses = NULL;
+	moved = last == NULL ? client->moved : last->next;
+	while (moved != NULL && moved->is_busy)
+		moved = moved->next;
+	if (moved != NULL)
+		moved->is_busy = true;
 	tdc_client_unlock(client);
-	for (; use != NULL; use = next) {
-		next = use->next;
-		(void)use_free(use);
-	}
+	return moved;
 }
 
-void tdc_moved_end_all(struct tidl_client *client)
+/* For good, and with words for it. */
+static int moved_end_last(struct tidl_client *client, struct tdc_moved *moved,
+			  struct tdp_fault *fault)
 {
-	struct tdc_moved *last = NULL;
-	struct tdp_fault unused;
+	char path[TDP_NAME_MAX_BYTES + 1];
+	struct tdp_fault reason;
+	uint64_t left_bytes;
+	int r;
 
-	for (;;) {
-		struct tdc_moved *moved;
+	(void)snprintf(path, sizeof(path), "%s", moved->uses != NULL ? moved->uses->path : "");
+	r = tdc_moved_end_last(client, moved, &left_bytes, &reason);
+	if (r < 0)
+		(void)tdp_fault_set(fault, r,
+				    "%llu bytes that were published as '%s' stay shared with "
+				    "whoever has them attached, until their owner frees them: %s",
+				    (unsigned long long)left_bytes, path, reason.text);
+	return r;
+}
 
-		tdc_client_lock(client);
-		moved = last == NULL ? client->moved : last->next;
-		while (moved != NULL && moved->is_busy)
-			moved = moved->next;
-		if (moved != NULL)
-			moved->is_busy = true;
-		tdc_client_unlock(client);
-		if (moved == NULL)
-			return;
-		moved_forget_uses(client, moved);
-		if (tdc_moved_end(client, moved, &unused) < 0)
-			last = moved;
+int tdc_moved_end_all(struct tidl_client *client, bool is_last, struct tdp_fault *fault)
+{
+	struct tdc_moved *kept = NULL;
+	struct tdc_moved *moved;
+	struct tdp_fault one;
+	int r = 0;
+
+	while ((moved = moved_take_next(client, kept)) != NULL) {
+		int end;
+
+		moved_drop_uses(client, moved);
+		end = is_last ? moved_end_last(client, moved, &one)
+			      : tdc_moved_end(client, moved, &one);
+		if (end < 0 && !is_last)
+			kept = moved;
+		if (end < 0 && r == 0) {
+			r = end;
+			*fault = one;
+		}
 	}
+	return r;
+}
+
+void tdc_moved_become_child(struct tidl_client *client)
+{
+	struct tdc_moved *moved;
+
+	DL_FOREACH (client->moved, moved)
+		moved->is_busy = false;
+	client->listed.is_taken = false;
+	client->listed.naming_count = 0;
 }

@@ -2,6 +2,7 @@
 #ifndef TDC_INPLACE_USES_H
 #define TDC_INPLACE_USES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +34,13 @@ char *tdc_uses_next(struct tidl_client *client, uint64_t *checked);
  * the deleters of frameworks. No lock held. */
 void tdc_moved_reap(struct tidl_client *client);
 
-/* The same for all there is, whoever uses it: the client ends. */
-void tdc_moved_end_all(struct tidl_client *client);
+/*
+ * The same for all there is, whoever uses it: the client has ended. @is_last: no other call runs,
+ * and there will be none; otherwise what does not become private is tried again by then. Returns
+ * the first failure, whose sentence names what stays shared.
+ */
+int tdc_moved_end_all(struct tidl_client *client, bool is_last,
+		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* May what was moved for this name become private? TIDL_ERR_NOT_FOUND, _BUSY. */
 int tdc_unshare_check(struct tidl_client *client, const char *path,
@@ -44,6 +50,9 @@ int tdc_unshare_check(struct tidl_client *client, const char *path,
  * another thread has begun to use the memory since it was checked. */
 int tdc_unshare(struct tidl_client *client, const char *path,
 		struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* In a forked child no other thread is at anything. Client locked. */
+void tdc_moved_become_child(struct tidl_client *client);
 
 void tdc_uses_free(struct tdc_moved *moved);
 

@@ -221,11 +221,11 @@ TT_TEST(inplace, a_limit_of_file_sizes_is_no_obstacle)
 static size_t fail_at;
 static size_t asked_count;
 
-static int fail_at_piece(size_t piece, bool is_back)
+static int fail_at_piece(enum tdc_move_step step, size_t piece)
 {
-	if (!is_back)
+	if (step == TDC_MOVE_THERE)
 		asked_count++;
-	return !is_back && piece == fail_at ? ENOSPC : 0;
+	return step == TDC_MOVE_THERE && piece == fail_at ? ENOSPC : 0;
 }
 
 TT_TEST(inplace, a_failure_at_any_piece_leaves_all_as_it_was)
@@ -250,9 +250,9 @@ TT_TEST(inplace, a_failure_at_any_piece_leaves_all_as_it_was)
 	tt_world_deinit(&world);
 }
 
-static int fail_on_the_way_back(size_t piece, bool is_back)
+static int fail_on_the_way_back(enum tdc_move_step step, size_t piece)
 {
-	return is_back && piece == 0 ? ENOMEM : 0;
+	return step != TDC_MOVE_THERE && piece == 0 ? ENOMEM : 0;
 }
 
 TT_TEST(inplace, what_could_not_become_private_is_tried_again)

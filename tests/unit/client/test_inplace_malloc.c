@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of malloc that are shared where they lie: found by their header, and freed in the end. */
+#include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -158,5 +159,43 @@ TT_TEST(inplace_malloc, a_want_of_memory_is_no_answer)
 	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
 	tt_memory_expect_intact(&memory);
 	free(data);
+	tt_world_deinit(&world);
+}
+
+static int fail_on_any_way_back(enum tdc_move_step step, size_t piece)
+{
+	(void)piece;
+	return step != TDC_MOVE_THERE ? ENOMEM : 0;
+}
+
+/* What stays shared can be freed all the same. */
+TT_TEST(inplace_malloc, a_hostile_writer_cannot_break_free_of_what_stays_shared)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+	struct tidl_tensor *tensor;
+	unsigned char *page;
+	void *data;
+
+	require_glibc_malloc();
+	tt_world_init(&world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&memory, data, (size_t)1 << 20);
+	memory.options.block_count = 0;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tensor = tt_get(world.other, "x", TIDL_ATTACH_WRITE);
+	page = (unsigned char *)((uintptr_t)tidl_tensor_data(tensor) & ~(TT_PAGE_BYTES - 1));
+	memset(page, 0xa5, memory.publication.moved_bytes);
+	tdc_move_hook = fail_on_any_way_back;
+	cr_expect_eq(tidl_disconnect(world.client), TIDL_ERR_NO_MEMORY);
+	tdc_move_hook = NULL;
+	world.client = NULL;
+	cr_expect_eq(memory.foreign.deleted, 1);
+	memset(page, 0x5a, memory.publication.moved_bytes);
+	cr_expect_eq(((unsigned char *)data)[12], 0xa5);
+	cr_expect_eq(((unsigned char *)data)[12345], 0x5a);
+	free(data);
+	tidl_tensor_unref(tensor);
 	tt_world_deinit(&world);
 }

@@ -198,9 +198,9 @@ static void *fork_once(void *context)
 
 static struct tt_memory *forked;
 
-static int fork_in_the_middle(size_t piece, bool is_back)
+static int fork_in_the_middle(enum tdc_move_step step, size_t piece)
 {
-	if (!is_back && piece == 1)
+	if (step == TDC_MOVE_THERE && piece == 1)
 		(void)pthread_create(&forker, NULL, fork_once, forked);
 	return 0;
 }

@@ -19,13 +19,26 @@ static int interrupt_wait(void *context)
 	return is_interrupted;
 }
 
-static void client_disconnect(struct tpy_client *self)
+/* Warns of memory that stays shared; -1 where warnings are errors. */
+static int client_disconnect(struct tpy_client *self)
 {
 	struct tidl_client *handle = self->handle;
 	self->handle = NULL;
 	PyThreadState *thread = PyEval_SaveThread();
-	tidl_disconnect(handle);
+	int result = tidl_disconnect(handle);
 	PyEval_RestoreThread(thread);
+	return result < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, tidl_last_error(), 1) : 0;
+}
+
+/* The same where nothing can be raised, perhaps with an exception on its way. */
+static void client_disconnect_aside(struct tpy_client *self)
+{
+	PyObject *type, *value, *trace;
+
+	PyErr_Fetch(&type, &value, &trace);
+	if (client_disconnect(self))
+		PyErr_WriteUnraisable((PyObject *)Py_TYPE((PyObject *)self));
+	PyErr_Restore(type, value, trace);
 }
 
 /* A forked child has one thread: the calls of its parent's other threads never return here. */
@@ -56,7 +69,7 @@ void tpy_client_leave(struct tpy_client *self)
 {
 	self->calls_count--;
 	if (self->is_closing && self->calls_count == 0)
-		client_disconnect(self);
+		client_disconnect_aside(self);
 }
 
 /* tpy_check(), but a connection that close() ended in another thread is CLOSED. */
@@ -129,7 +142,8 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 		Py_RETURN_NONE;
 	self->is_closing = 1;
 	if (self->calls_count == 0) {
-		client_disconnect(self);
+		if (client_disconnect(self))
+			return NULL;
 		Py_RETURN_NONE;
 	}
 	tidl_close(self->handle);
@@ -163,7 +177,7 @@ static void client_dealloc(PyObject *object)
 
 	PyObject_GC_UnTrack(object);
 	if (self->handle)
-		client_disconnect(self);
+		client_disconnect_aside(self);
 	client_clear(object);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
 	Py_DECREF(type);

@@ -95,10 +95,13 @@ class Client(Waiting):
         """Ends the connection; calls of other threads that still wait fail with `ClosedError`.
 
         Leases end with it. Tensors that are attached stay mapped until they are gone. What was
-        published with `retain="owner"` is removed. Never blocks.
+        published with `retain="owner"` is removed. What was shared in place becomes private; a
+        `RuntimeWarning` names what cannot (docs/in-place.md). Never blocks.
         """
-        self._core.close()
-        self._loops.close()
+        try:
+            self._core.close()
+        finally:
+            self._loops.close()
 
     @property
     def closed(self) -> bool:
@@ -238,9 +241,8 @@ class Client(Waiting):
             stream: None.
             writable: with copy=False: let others write what its framework takes for constant, too
                 (of JAX, TensorFlow, read-only NumPy); else that is published as "live".
-            nobody_writes: with copy=False: no other thread writes to it during the call, and while
-                it becomes private again; needed only where the system cannot stop such threads (no
-                userfaultfd).
+            nobody_writes: with copy=False: no other thread writes to it during the call and at its
+                end; needed only where the system cannot stop such threads (no userfaultfd).
 
         Returns:
             What became of it: generation, whether it was copied and why.

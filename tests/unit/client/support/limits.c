@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -54,6 +56,27 @@ void tt_limit_descriptors(int is_limited)
 	limit_set(RLIMIT_NOFILE, is_limited ? (rlim_t)lowest : RLIM_INFINITY);
 	if (!is_limited && lowest >= 0)
 		(void)close(lowest);
+}
+
+/* Pages whose rights differ from their neighbours' are maps of their own. */
+void tt_limit_maps(int is_limited)
+{
+	static unsigned char *pages;
+	const size_t page_bytes = 4096;
+	const size_t count = 200000;
+
+	if (!is_limited) {
+		cr_assert_eq(munmap(pages, count * page_bytes), 0);
+		return;
+	}
+	pages = mmap(NULL, count * page_bytes, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	cr_assert_neq(pages, MAP_FAILED);
+	for (size_t i = 1; i < count; i += 2) {
+		if (mprotect(pages + i * page_bytes, page_bytes, PROT_READ) < 0)
+			return;
+	}
+	cr_skip_test("more maps are allowed here than this makes");
 }
 
 void tt_forbid_userfaultfd(void)

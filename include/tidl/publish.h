@@ -56,7 +56,7 @@ enum tidl_copy_reason {
 	TIDL_COPY_REASON_MAPPING = 10,	    /* a map of a file or of shared memory */
 	TIDL_COPY_REASON_NOT_WRITABLE = 11, /* mapped read-only */
 	TIDL_COPY_REASON_HUGETLB = 12,	    /* huge pages */
-	TIDL_COPY_REASON_PINNED = 13,	    /* locked, or registered with a device */
+	TIDL_COPY_REASON_PINNED = 13,	    /* locked, or known to a device (CUDA is asked) */
 	TIDL_COPY_REASON_GUARD = 14,	    /* nothing here can stop its writers (no userfaultfd) */
 	TIDL_COPY_REASON_UNSURE = 15	    /* too little memory to ask malloc: try again */
 };

@@ -281,6 +281,29 @@ def test_other_allocators_are_refused(
     peer.do(f"client.publish({name!r}, x)")
 
 
+FAKE_CUDA = Path(os.environ.get("TIDL_BUILD_DIR", "")) / "tests/fake_cuda/libcuda.so.1"
+
+
+@pytest.mark.skipif(not FAKE_CUDA.exists(), reason="the tests' own libcuda.so.1 is not built")
+def test_what_cuda_has_registered_is_refused(other: Peer, name: str) -> None:
+    other.do(f"import ctypes; cuda = ctypes.CDLL({str(FAKE_CUDA)!r})")
+    other.do("x = np.ones(1_000_000); whole = ctypes.c_void_p(x.ctypes.data), 8_000_000")
+    other.do("cuda.fake_cuda_register(whole[0], ctypes.c_size_t(whole[1]))")
+    other.do(
+        "try:\n"
+        f"    client.publish({name!r}, {{'x': x}}, copy=False)\n"
+        "except tidl.CopyNeededError as error:\n"
+        "    told = error.reason, str(error)\n"
+    )
+    reason, text = other.ask("told")
+    assert reason == "pinned"
+    assert "'x'" in text
+    assert other.ask(f"client.publish({name!r}, x).copied")
+    other.do("cuda.fake_cuda_register(whole[0], ctypes.c_size_t(0))")
+    assert other.ask(f"client.publish({name!r}, x, copy=False, replace=True).path") == "in-place"
+    other.do(f"client.unshare({name!r})")
+
+
 def test_without_userfaultfd(
     client: tidl.Client, start_peer: Callable[..., Peer], name: str
 ) -> None:

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/cuda/driver.h"
 #include "client/lib/inplace/maps.h"
 #include "proto/mem/memfd.h"
 
@@ -40,7 +41,7 @@ static const struct tidl_block *options_find_block(const struct tidl_publish_opt
 	return NULL;
 }
 
-static int item_find_range(const struct planning *planning, const struct tdc_import *import,
+static int item_find_pages(const struct planning *planning, const struct tdc_import *import,
 			   struct tdc_range *ret_range, struct tdp_fault *fault)
 {
 	const struct tidl_block *named = options_find_block(planning->options, import);
@@ -59,6 +60,17 @@ static int item_find_range(const struct planning *planning, const struct tdc_imp
 		return tdc_range_refuse(TIDL_COPY_REASON_POOL, fault);
 	guessed.bytes = import->end - data;
 	return tdc_range_find(&planning->maps, &guessed, ret_range, fault);
+}
+
+static int item_find_range(const struct planning *planning, const struct tdc_import *import,
+			   struct tdc_range *ret_range, struct tdp_fault *fault)
+{
+	int r = item_find_pages(planning, import, ret_range, fault);
+
+	/* What CUDA has allocated is refused as something else: this says more. */
+	if (r == TIDL_ERR_COPY_NEEDED && tdc_cuda_knows(import->begin, import->begin + 1))
+		r = tdc_range_refuse(TIDL_COPY_REASON_PINNED, fault);
+	return r;
 }
 
 /* ---- all of them ---- */
@@ -136,6 +148,24 @@ static int planning_find_ranges(struct planning *planning, size_t *ret_culprit,
 	}
 	planning->range_count = planning->item_count;
 	return planning_merge(planning, fault);
+}
+
+/* Devices would go on with the old pages. */
+static int planning_check_devices(const struct planning *planning, size_t *ret_culprit,
+				  struct tdp_fault *fault)
+{
+	for (size_t i = 0; i < planning->range_count; i++) {
+		uintptr_t begin = (uintptr_t)planning->ranges[i].begin;
+		size_t item = 0;
+
+		if (!tdc_cuda_knows(begin, begin + planning->ranges[i].size_bytes))
+			continue;
+		while (planning_find(planning, planning->items[item].import) != i)
+			item++;
+		*ret_culprit = planning->items[item].member;
+		return tdc_range_refuse(TIDL_COPY_REASON_PINNED, fault);
+	}
+	return 0;
 }
 
 /*
@@ -235,5 +265,7 @@ int tdc_move_all(struct tidl_client *client, struct tdc_move_request *request,
 		return r;
 	r = planning_find_ranges(&planning, &request->culprit, fault);
 	tdc_maps_deinit(&planning.maps);
+	if (r == 0)
+		r = planning_check_devices(&planning, &request->culprit, fault);
 	return r < 0 ? r : planning_move(client, &planning, request->arena, ret_result, fault);
 }

@@ -22,3 +22,9 @@ foreach(source IN LISTS client_sources)
 			ENVIRONMENT "TIDL_DAEMON=$<TARGET_FILE:tidld>")
 	endif()
 endforeach()
+
+if(TARGET client_test_inplace_cuda)
+	add_dependencies(client_test_inplace_cuda fake_cuda)
+	target_compile_definitions(client_test_inplace_cuda PRIVATE
+		TT_FAKE_CUDA="$<TARGET_FILE:fake_cuda>")
+endif()

@@ -8,6 +8,7 @@
 #include "client/lib/deadline.h"
 #include "client/lib/inplace/listed.h"
 #include "client/lib/inplace/uses.h"
+#include "client/lib/pending.h"
 #include "client/lib/report.h"
 
 enum { CONNECT_TIMEOUT_DEFAULT_MS = 5000 };
@@ -97,7 +98,7 @@ int tidl_dispatch(struct tidl_client *client)
 
 	if (client == NULL)
 		return tdc_report(tdc_refuse_null("client", &fault), &fault);
-	r = tdc_call_dispatch(client, &fault);
+	r = tdc_pending_dispatch(client, &fault);
 	tdc_moved_reap(client);
 	return tdc_report(r, &fault);
 }

@@ -54,14 +54,19 @@ int tdc_attention_fd(struct tidl_client *client, struct tdp_fault *fault)
 	return fresh.epoll_fd;
 }
 
+void tdc_attention_wake(struct tidl_client *client)
+{
+	if (client->attention.event_fd >= 0)
+		(void)eventfd_write(client->attention.event_fd, 1);
+}
+
 void tdc_attention_tell(struct tidl_client *client, struct tdc_ready *ready)
 {
 	if (ready->key != 0 && !ready->is_queued) {
 		DL_APPEND(client->attention.queue, ready);
 		ready->is_queued = true;
 	}
-	if (client->attention.event_fd >= 0)
-		(void)eventfd_write(client->attention.event_fd, 1);
+	tdc_attention_wake(client);
 }
 
 void tdc_attention_forget(struct tidl_client *client, struct tdc_ready *ready)

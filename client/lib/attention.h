@@ -36,6 +36,9 @@ int tdc_attention_fd(struct tidl_client *client, struct tdp_fault *fault) TDP_MU
  * that took from the socket what the loop would have seen there. */
 void tdc_attention_tell(struct tidl_client *client, struct tdc_ready *ready);
 
+/* Wake a loop to dispatch, without a key. */
+void tdc_attention_wake(struct tidl_client *client);
+
 /* Its owner goes. */
 void tdc_attention_forget(struct tidl_client *client, struct tdc_ready *ready);
 

@@ -60,6 +60,7 @@ struct tidl_client {
 	struct tdc_call *calls;
 	struct tdc_call *leader; /* the one that watches the socket for all */
 	size_t orphan_count;	 /* requests whose callers went away before the answer */
+	size_t arrived_count;	 /* calls with a part of an answer that nobody has taken */
 
 	struct tdc_attention attention;
 	struct tdc_outbound outbound;

@@ -6,11 +6,11 @@
  */
 #include "client/lib/grant.h"
 
-#include "client/lib/client.h"
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/parts.h"
+#include "client/lib/call.h"
+#include "client/lib/client.h"
 #include "client/lib/tensor.h"
 #include "proto/mem/sealed.h"
 #include "proto/tensor/layout.h"
@@ -256,24 +256,9 @@ static int granted_origin_new(struct tidl_client *client, const struct tdp_grant
 	return tdc_origin_new(client, &spec, ret_origin, fault);
 }
 
-/* All behind the lease. */
-static int grant_fill(struct tdc_grant *grant, const struct tdc_grant_request *request,
-		      struct tdp_fault *fault)
-{
-	int r = tdc_parts_collect(grant->origin, grant->reply, fault);
-
-	if (r == 0 && request->key_count > 0 && grant->reply->message.granted.has_manifest)
-		r = grant_select(grant, request, fault);
-	if (r == 0)
-		r = grant_check_rows(grant, fault);
-	if (r == 0 && grant->is_bundle)
-		r = grant_check_keys(grant, fault);
-	return r;
-}
-
-int tdc_grant_init(struct tidl_client *client, const struct tdc_grant_request *request,
-		   struct tdc_reply *reply, struct tdc_lease *lease, struct tdc_grant *ret_grant,
-		   struct tdp_fault *fault)
+int tdc_grant_begin(struct tidl_client *client, const struct tdc_grant_request *request,
+		    struct tdc_reply *reply, struct tdc_lease *lease, struct tdc_grant *ret_grant,
+		    struct tdp_fault *fault)
 {
 	const struct tdp_granted *granted = &reply->message.granted;
 	struct tdc_grant grant = TDC_GRANT_NONE;
@@ -296,8 +281,54 @@ int tdc_grant_init(struct tidl_client *client, const struct tdc_grant_request *r
 		return r;
 	}
 	grant.origin->lease = lease;
+	r = tdc_parts_begin(&grant.parts, grant.origin, reply, fault);
+	if (r < 0) {
+		tdc_grant_deinit(&grant);
+		return r;
+	}
 	grant.reply = reply;
-	r = grant_fill(&grant, request, fault);
+	*ret_grant = grant;
+	return 0;
+}
+
+int tdc_grant_finish(struct tdc_grant *grant, const struct tdc_grant_request *request,
+		     struct tdp_fault *fault)
+{
+	int r = tdc_parts_finish(&grant->parts, fault);
+
+	if (r == 0 && request->key_count > 0 && grant->reply->message.granted.has_manifest)
+		r = grant_select(grant, request, fault);
+	if (r == 0)
+		r = grant_check_rows(grant, fault);
+	if (r == 0 && grant->is_bundle)
+		r = grant_check_keys(grant, fault);
+	return r;
+}
+
+/* One more packet of segments. */
+static int grant_ask_more(struct tidl_client *client, struct tdc_parts *parts,
+			  struct tdp_fault *fault)
+{
+	struct tdp_message request = tdc_parts_request(parts);
+	tdc_auto_reply *reply = NULL;
+	int r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_MORE, &reply, fault);
+
+	return r < 0 ? r : tdc_parts_more(parts, reply, fault);
+}
+
+int tdc_grant_init(struct tidl_client *client, const struct tdc_grant_request *request,
+		   struct tdc_reply *reply, struct tdc_lease *lease, struct tdc_grant *ret_grant,
+		   struct tdp_fault *fault)
+{
+	struct tdc_grant grant;
+	int r = tdc_grant_begin(client, request, reply, lease, &grant, fault);
+
+	if (r < 0)
+		return r;
+	while (r == 0 && grant.parts.cursor != 0)
+		r = grant_ask_more(client, &grant.parts, fault);
+	if (r == 0)
+		r = tdc_grant_finish(&grant, request, fault);
 	if (r < 0) {
 		grant.reply = NULL;
 		tdc_grant_deinit(&grant);

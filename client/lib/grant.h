@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "client/lib/origin.h"
+#include "client/lib/parts.h"
 #include "client/lib/reply.h"
 #include "include/tidl/tensor.h"
 #include "proto/base/attr.h"
@@ -28,6 +29,7 @@ struct tdc_grant {
 	struct tdp_keyset keys; /* of a bundle: of its rows, then of its mappings */
 	uint64_t tensor_bytes;	/* of all rows */
 	size_t mapped_count;	/* segments */
+	struct tdc_parts parts;
 };
 
 /* What a grant has to be, as it was asked for. */
@@ -46,6 +48,17 @@ struct tdc_grant_request {
 int tdc_grant_init(struct tidl_client *client, const struct tdc_grant_request *request,
 		   struct tdc_reply *reply, struct tdc_lease *lease, struct tdc_grant *ret_grant,
 		   struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/*
+ * The same step by step, for those who must not wait: while `parts` has a cursor, its request and
+ * tdc_parts_more(); then the checks of the whole. Until those have succeeded it is good for
+ * tdc_grant_deinit() only.
+ */
+int tdc_grant_begin(struct tidl_client *client, const struct tdc_grant_request *request,
+		    struct tdc_reply *reply, struct tdc_lease *lease, struct tdc_grant *ret_grant,
+		    struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdc_grant_finish(struct tdc_grant *grant, const struct tdc_grant_request *request,
+		     struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* One of its tensors. The grant is needed no more after that. */
 int tdc_grant_tensor(const struct tdc_grant *grant, size_t index, struct tidl_tensor **ret_tensor,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The segments of a grant, which may come in several packets. Each is checked, verified and mapped
- * as it comes, so that no more descriptors are open than one packet has. Knows no tensors.
+ * as it comes, so that no more descriptors are open than one packet has. Knows no tensors, and does
+ * not ask for more itself.
  */
 #include "client/lib/parts.h"
 
-#include "client/lib/call.h"
 #include "client/lib/client.h"
 
 /* What one packet brought. */
@@ -16,15 +16,6 @@ struct part {
 	const uint32_t *numbers;
 	const int *fds;
 	uint64_t next_cursor;
-};
-
-/* What all of them have in common, and how far they got. */
-struct collecting {
-	struct tdc_origin *origin;
-	uint64_t era;
-	uint32_t owner_uid;
-	size_t next_number;
-	bool is_selection; /* not all segments are to come */
 };
 
 static int part_refuse(const char *why, struct tdp_fault *fault)
@@ -58,17 +49,17 @@ static int segment_attach(struct tidl_client *client, const struct tdc_segment_s
 	return 0;
 }
 
-static int part_take_one(struct collecting *collecting, const struct part *part, size_t index,
+static int part_take_one(struct tdc_parts *parts, const struct part *part, size_t index,
 			 struct tdp_fault *fault)
 {
-	struct tdc_origin *origin = collecting->origin;
-	size_t number = part->number_count > 0 ? part->numbers[index] : collecting->next_number++;
+	struct tdc_origin *origin = parts->origin;
+	size_t number = part->number_count > 0 ? part->numbers[index] : parts->next_number++;
 	struct tdc_segment_spec spec = {
 		.wire = &part->segments[index],
 		.fd = part->fds[index],
-		.era = collecting->era,
+		.era = parts->era,
 		.attach = origin->attach,
-		.owner_uid = collecting->owner_uid,
+		.owner_uid = parts->owner_uid,
 		.access = origin->access,
 	};
 	int r;
@@ -81,17 +72,17 @@ static int part_take_one(struct collecting *collecting, const struct part *part,
 	return segment_attach(origin->client, &spec, &origin->segments[number], fault);
 }
 
-static int part_take(struct collecting *collecting, const struct part *part,
-		     struct tdp_fault *fault)
+static int part_take(struct tdc_parts *parts, const struct part *part, struct tdp_fault *fault)
 {
 	if (part->number_count > 0)
-		collecting->is_selection = true;
+		parts->is_selection = true;
 	for (size_t i = 0; i < part->count; i++) {
-		int r = part_take_one(collecting, part, i, fault);
+		int r = part_take_one(parts, part, i, fault);
 
 		if (r < 0)
 			return r;
 	}
+	parts->cursor = part->next_cursor;
 	return 0;
 }
 
@@ -132,55 +123,51 @@ static int part_of_more(const struct tdc_reply *reply, struct part *ret_part,
 	return 0;
 }
 
-/* One more packet of them. @cursor moves on. */
-static int collect_more(struct collecting *collecting, uint64_t *cursor, struct tdp_fault *fault)
+int tdc_parts_begin(struct tdc_parts *parts, struct tdc_origin *origin, struct tdc_reply *granted,
+		    struct tdp_fault *fault)
 {
-	struct tidl_client *client = collecting->origin->client;
-	struct tdp_message request = {
-		.kind = TDP_MESSAGE_GET_MORE,
-		.get_more = {.cursor = *cursor},
-	};
-	tdc_auto_reply *reply = NULL;
 	struct part part;
-	int r = tdc_call(client, &request, TDC_ANSWER_DUE, TDP_MESSAGE_MORE, &reply, fault);
+	int r;
 
-	if (r < 0)
-		return r;
-	if (reply->era != collecting->era)
-		return tdp_fault_set(fault, TIDL_ERR_BROKER_GONE,
-				     "the connection was replaced while a bundle was coming: get "
-				     "it again");
-	r = part_of_more(reply, &part, fault);
+	*parts = (struct tdc_parts){
+		.origin = origin,
+		.era = granted->era,
+		.owner_uid = granted->message.granted.segment_owner_uid,
+	};
+	r = part_of_granted(granted, &part, fault);
 	if (r == 0)
-		r = part_take(collecting, &part, fault);
-	if (r == 0)
-		*cursor = part.next_cursor;
+		r = part_take(parts, &part, fault);
+	tdp_fdset_deinit(&granted->fds);
 	return r;
 }
 
-int tdc_parts_collect(struct tdc_origin *origin, struct tdc_reply *reply, struct tdp_fault *fault)
+struct tdp_message tdc_parts_request(const struct tdc_parts *parts)
 {
-	struct collecting collecting = {
-		.origin = origin,
-		.era = reply->era,
-		.owner_uid = reply->message.granted.segment_owner_uid,
+	return (struct tdp_message){
+		.kind = TDP_MESSAGE_GET_MORE,
+		.get_more = {.cursor = parts->cursor},
 	};
-	struct part part;
-	uint64_t cursor;
-	int r = part_of_granted(reply, &part, fault);
+}
 
+int tdc_parts_more(struct tdc_parts *parts, struct tdc_reply *more, struct tdp_fault *fault)
+{
+	struct part part;
+	int r;
+
+	if (more->era != parts->era)
+		return tdp_fault_set(fault, TIDL_ERR_BROKER_GONE,
+				     "the connection was replaced while a bundle was coming: get "
+				     "it again");
+	r = part_of_more(more, &part, fault);
 	if (r == 0)
-		r = part_take(&collecting, &part, fault);
-	tdp_fdset_deinit(&reply->fds);
-	if (r < 0)
-		return r;
-	cursor = part.next_cursor;
-	while (cursor != 0) {
-		r = collect_more(&collecting, &cursor, fault);
-		if (r < 0)
-			return r;
-	}
-	if (!collecting.is_selection && collecting.next_number != origin->segment_count)
+		r = part_take(parts, &part, fault);
+	tdp_fdset_deinit(&more->fds);
+	return r;
+}
+
+int tdc_parts_finish(const struct tdc_parts *parts, struct tdp_fault *fault)
+{
+	if (!parts->is_selection && parts->next_number != parts->origin->segment_count)
 		return part_refuse("a segment that did not come", fault);
 	return 0;
 }

@@ -29,6 +29,9 @@ int tdc_pending_take(struct tidl_pending *pending, enum tdp_message_kind expecte
 int tdc_pending_grant(struct tidl_pending *pending, struct tdc_grant *ret_grant,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
+/* tdc_call_dispatch(), and the next step for what came in part. */
+int tdc_pending_dispatch(struct tidl_client *client, struct tdp_fault *fault) TDP_MUST_CHECK;
+
 /* Wake who sleeps on this page when it is done. The page stays mapped until the pending is freed.
  * Client locked. */
 void tdc_pending_wakes(struct tidl_pending *pending, const struct tdp_control *control);

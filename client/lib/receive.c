@@ -77,7 +77,7 @@ static enum tdc_receive_result receive_deliver(struct tidl_client *client, struc
 		own = call->reply;
 		call->reply = *reply;
 		*reply = own;
-		tdc_waiters_end(client, call, 0);
+		tdc_waiters_answered(client, call);
 		return TDC_RECEIVE_HANDLED;
 	}
 	if (client->orphan_count > 0) {

@@ -63,12 +63,40 @@ struct tdc_call *tdc_waiters_find(struct tidl_client *client, uint64_t request_i
 	return NULL;
 }
 
+/* Does this answer say that there are more segments? */
+static bool reply_has_more(const struct tdc_reply *reply)
+{
+	const struct tdp_message *message = &reply->message;
+
+	if (reply->is_missing_fds)
+		return false;
+	return (message->kind == TDP_MESSAGE_GRANTED && message->granted.next_cursor != 0) ||
+	       (message->kind == TDP_MESSAGE_MORE && message->more.next_cursor != 0);
+}
+
+void tdc_waiters_answered(struct tidl_client *client, struct tdc_call *call)
+{
+	if (call->part != TDC_PART_AWAITED || !reply_has_more(call->reply)) {
+		tdc_waiters_end(client, call, 0);
+		return;
+	}
+	/* The number is used up: a second answer to it would be one that nobody asked for. */
+	call->request_id = 0;
+	call->part = TDC_PART_ARRIVED;
+	client->arrived_count++;
+	tdc_attention_wake(client);
+}
+
 void tdc_waiters_end(struct tidl_client *client, struct tdc_call *call, int result)
 {
 	call->result = result;
 	call->is_done = true;
 	call_wake(call);
-	if (call->ready != NULL)
+	if (call->part == TDC_PART_ARRIVED)
+		client->arrived_count--;
+	if (call->part != TDC_PART_TAKEN)
+		call->part = TDC_PART_NONE;
+	if (call->ready != NULL && call->part != TDC_PART_TAKEN)
 		tdc_attention_tell(client, call->ready);
 	if (call->sleepers != NULL)
 		tdp_control_wake(call->sleepers);
@@ -93,6 +121,8 @@ void tdc_waiters_forget_all(struct tidl_client *client)
 	DL_FOREACH (client->calls, call) {
 		call->wake_fd = tdp_fd_close(call->wake_fd);
 		call->is_linked = false;
+		/* The thread that was at a part is not here. */
+		call->part = TDC_PART_NONE;
 		if (call->is_done)
 			continue;
 		call->is_done = true;
@@ -102,4 +132,5 @@ void tdc_waiters_forget_all(struct tidl_client *client)
 	}
 	client->calls = NULL;
 	client->leader = NULL;
+	client->arrived_count = 0;
 }

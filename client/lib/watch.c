@@ -12,6 +12,7 @@
 
 #include "client/lib/call.h"
 #include "client/lib/client.h"
+#include "client/lib/pending.h"
 #include "client/lib/waiters.h"
 #include "include/tidl/pending.h"
 
@@ -165,7 +166,7 @@ int tdc_watch_next(struct tidl_watch *watch, int64_t timeout_ms, struct tidl_eve
 
 	if (r == TDC_CALL_EXPIRED && timeout_ms == 0) {
 		/* What it finds wrong the second look finds, too. */
-		if (tdc_call_dispatch(watch->client, fault) < 0)
+		if (tdc_pending_dispatch(watch->client, fault) < 0)
 			fault->code = 0;
 		return watch_look(watch, ret_event, fault);
 	}

@@ -52,7 +52,10 @@ TIDL_API int tidl_wait_begin(struct tidl_client *client, const char *name,
 			     const struct tidl_wait_options *options,
 			     struct tidl_pending **ret_pending);
 
-/* tidl_pending_is_done - non-zero once there is an answer or the connection is over. Never blocks.
+/*
+ * tidl_pending_is_done - non-zero once there is an answer or the connection is over. Never blocks.
+ * A bundle of more than 253 segments comes in several packets, and tidl_dispatch() maps
+ * one and asks for the next: it is done with the last.
  */
 TIDL_API int tidl_pending_is_done(struct tidl_pending *pending);
 
@@ -66,10 +69,10 @@ TIDL_API int tidl_pending_tensor(struct tidl_pending *pending, struct tidl_tenso
 
 /* tidl_pending_generation - the same for a tidl_wait_begin(). */
 TIDL_API int tidl_pending_generation(struct tidl_pending *pending, uint64_t *ret_generation);
+
 /*
  * tidl_pending_any - the same, for a name that may stand for a bundle (bundle.h): sets one of the
- * two, and the other to NULL. Waits for one round trip for every 253 segments that a bundle has
- * beyond the first 253.
+ * two, and the other to NULL.
  */
 TIDL_API int tidl_pending_any(struct tidl_pending *pending, struct tidl_tensor **ret_tensor,
 			      struct tidl_bundle **ret_bundle);

@@ -86,6 +86,26 @@ def test_a_bundle_or_a_part_of_it(client: tidl.Client, name: str) -> None:
     assert holder_count(client, name) == 0
 
 
+def test_a_bundle_that_comes_in_several_packets(client: tidl.Client, name: str) -> None:
+    """Several at once, beside calls that wait, and one that is given up on the way."""
+    count = 600
+    client.publish(name, {f"k{i}": client.zeros(1) for i in range(count)})
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(client.aget(name)) for _ in range(3)]
+        given_up = await begun(client, client.aget(name))
+        await asyncio.to_thread(client.inspect, name)
+        given_up.cancel()
+        for bundle in await asyncio.gather(*tasks):
+            assert isinstance(bundle, tidl.Bundle)
+            assert bundle.segment_count == count
+            bundle.release()
+        await settled(client)
+
+    asyncio.run(main(), debug=True)
+    assert eventually(lambda: holder_count(client, name) == 0)
+
+
 def test_errors_are_those_of_get(client: tidl.Client, name: str) -> None:
     async def main() -> None:
         with pytest.raises(tidl.NotFoundError):

@@ -8,6 +8,7 @@ add_library(tidl_client_test_support STATIC
 	client/support/limits.c
 	client/support/memory.c
 	client/support/offline.c
+	client/support/scene.c
 	client/support/stepping.c)
 target_link_libraries(tidl_client_test_support PUBLIC
 	tidl_client_static tidl_includes DLPack::DLPack PkgConfig::CRITERION)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bundles against a fake broker: what is asked, how often, and which answers are believed. */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,67 +11,11 @@
 #include "proto/mem/sealed.h"
 #include "tests/support/leak.h"
 #include "tests/unit/client/support/broker.h"
-#include "tests/unit/client/support/fake_store.h"
 #include "tests/unit/client/support/foreign.h"
-
-struct scene {
-	struct tt_store store;
-	struct tt_fake fake;
-	struct tidl_client *client;
-};
-
-static void scene_begin(struct scene *scene)
-{
-	tt_store_init(&scene->store);
-	scene->fake = (struct tt_fake){.serve = tt_store_serve, .context = &scene->store};
-	tt_fake_start(&scene->fake);
-	scene->client = tt_fake_connect(&scene->fake);
-}
-
-/* Everything that was sent has been looked at once this is answered. */
-static void scene_settle(struct scene *scene)
-{
-	cr_assert_eq(tidl_remove(scene->client, "x"), TIDL_ERR_NOT_FOUND, "%s", tidl_last_error());
-}
-
-static void scene_end(struct scene *scene)
-{
-	tidl_disconnect(scene->client);
-	tt_fake_stop(&scene->fake);
-	tt_store_deinit(&scene->store);
-}
-
-static void draft_add_tensor(struct tidl_draft *draft, const char *key, struct tidl_tensor *tensor)
-{
-	DLManagedTensorVersioned *managed;
-
-	cr_assert_eq(tidl_tensor_export(tensor, &managed), 0);
-	cr_assert_eq(tidl_draft_add(draft, key, managed), 0, "%s", tidl_last_error());
-}
-
-/* A bundle of @count tensors of 4 floats, each in a segment of its own, published. */
-static void publish_scattered(struct scene *scene, size_t count)
-{
-	static const int64_t shape[] = {4};
-	struct tidl_draft *draft;
-
-	cr_assert_eq(tidl_draft_new(&draft), 0);
-	for (size_t i = 0; i < count; i++) {
-		struct tidl_tensor *tensor = tt_tensor_counting(scene->client, 1, shape);
-		char key[24];
-
-		((float *)tidl_tensor_data(tensor))[3] = (float)i;
-		(void)snprintf(key, sizeof(key), "k%zu", i);
-		draft_add_tensor(draft, key, tensor);
-		tidl_tensor_unref(tensor);
-	}
-	cr_assert_eq(tidl_publish_bundle(scene->client, "x", draft, NULL, NULL), 0, "%s",
-		     tidl_last_error());
-	tidl_draft_free(draft);
-}
+#include "tests/unit/client/support/scene.h"
 
 /* head, an empty mapping, n/other, tied: head's memory once more. All foreign. */
-static void publish_tied(struct scene *scene, struct tidl_publication *ret_publication)
+static void publish_tied(struct tt_scene *scene, struct tidl_publication *ret_publication)
 {
 	static float weight[12] = {1.0f, 2.0f, 3.0f};
 	static float other[5];
@@ -95,9 +40,9 @@ static void publish_tied(struct scene *scene, struct tidl_publication *ret_publi
 TT_TEST(bundle, one_round_trip_publishes_all, .timeout = 60)
 {
 	struct tidl_publication publication = {.size = sizeof(publication)};
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	publish_tied(&scene, &publication);
 	cr_assert_eq(scene.store.allocate_count, 1);
 	cr_assert_eq(scene.store.publish_count, 1);
@@ -107,17 +52,17 @@ TT_TEST(bundle, one_round_trip_publishes_all, .timeout = 60)
 	cr_assert_eq(publication.tensor_count, 3);
 	cr_assert_eq(publication.copied_count, 3);
 	cr_assert_eq(publication.tensor_bytes, 48 + 20 + 48);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, what_is_in_it, .timeout = 60)
 {
 	struct tidl_tensor *tensor = NULL;
 	struct tidl_bundle *bundle;
-	struct scene scene;
+	struct tt_scene scene;
 	size_t index, position;
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	publish_tied(&scene, NULL);
 	cr_assert_eq(tidl_get_bundle(scene.client, "x", NULL, &bundle), 0, "%s", tidl_last_error());
 	cr_assert_eq(scene.store.get_count, 1);
@@ -141,16 +86,16 @@ TT_TEST(bundle, what_is_in_it, .timeout = 60)
 	cr_assert_str_eq(tidl_bundle_name(bundle), "x");
 	cr_assert_null(tidl_bundle_metadata(bundle));
 	tidl_bundle_unref(bundle);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, the_last_of_it_gives_the_lease_back, .timeout = 60)
 {
 	struct tidl_tensor *head, *tied;
 	struct tidl_bundle *bundle;
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	publish_tied(&scene, NULL);
 	cr_assert_eq(tidl_get_bundle(scene.client, "x", NULL, &bundle), 0);
 	cr_assert_eq(tidl_bundle_tensor(bundle, 0, &head), 0);
@@ -162,12 +107,12 @@ TT_TEST(bundle, the_last_of_it_gives_the_lease_back, .timeout = 60)
 	tidl_bundle_unref(bundle);
 	tidl_bundle_unref(bundle);
 	tidl_tensor_unref(head);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 0, "a tensor of it is left");
 	tidl_tensor_unref(tied);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 1);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, allocations_that_stay_mapped_are_not_handed_over, .timeout = 60)
@@ -176,23 +121,23 @@ TT_TEST(bundle, allocations_that_stay_mapped_are_not_handed_over, .timeout = 60)
 	struct tidl_tensor *mine;
 	struct tt_foreign foreign;
 	struct tidl_draft *draft;
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	mine = tt_tensor_counting(scene.client, 1, (int64_t[]){4});
 	tt_foreign_init(&foreign, data, 1, (int64_t[]){4}, NULL);
 	cr_assert_eq(tidl_draft_new(&draft), 0);
-	draft_add_tensor(draft, "mine", mine);
+	tt_draft_add_tensor(draft, "mine", mine);
 	cr_assert_eq(tidl_draft_add(draft, "foreign", &foreign.managed), 0);
 	cr_assert_eq(tidl_publish_bundle(scene.client, "x", draft, NULL, NULL), 0);
 	cr_assert_not(scene.store.published.hands_over);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_segments, 1, "the copy's");
 	tidl_draft_free(draft);
 	tidl_tensor_unref(mine);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_segments, 2);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, a_refused_publish_leaves_nothing, .timeout = 60)
@@ -200,22 +145,22 @@ TT_TEST(bundle, a_refused_publish_leaves_nothing, .timeout = 60)
 	static float data[4];
 	struct tt_foreign foreign;
 	struct tidl_draft *draft;
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	scene.store.fail_publish = TIDL_ERR_QUOTA;
 	tt_foreign_init(&foreign, data, 1, (int64_t[]){4}, NULL);
 	cr_assert_eq(tidl_draft_new(&draft), 0);
 	cr_assert_eq(tidl_draft_add(draft, "foreign", &foreign.managed), 0);
 	cr_assert_eq(tidl_publish_bundle(scene.client, "x", draft, NULL, NULL), TIDL_ERR_QUOTA);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_segments, 1);
 	scene.store.fail_publish = 0;
 	cr_assert_eq(tidl_publish_bundle(scene.client, "x", draft, NULL, NULL), 0,
 		     "the draft is as it was");
 	tidl_draft_free(draft);
 	cr_assert_eq(foreign.deleted, 1);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, long_lists_travel_in_a_manifest, .timeout = 60)
@@ -225,10 +170,10 @@ TT_TEST(bundle, long_lists_travel_in_a_manifest, .timeout = 60)
 	struct tidl_bundle *bundle;
 	struct tidl_tensor *tensor;
 	struct tidl_draft *draft;
-	struct scene scene;
+	struct tt_scene scene;
 	char key[40];
 
-	scene_begin(&scene);
+	tt_scene_begin(&scene);
 	cr_assert_eq(tidl_draft_new(&draft), 0);
 	for (size_t i = 0; i < 2000; i++) {
 		data[2 * i] = (float)i;
@@ -248,29 +193,17 @@ TT_TEST(bundle, long_lists_travel_in_a_manifest, .timeout = 60)
 	tidl_bundle_unref(bundle);
 	cr_assert_float_eq(((float *)tidl_tensor_data(tensor))[0], 1999.0f, 0.0f);
 	tidl_tensor_unref(tensor);
-	scene_end(&scene);
-}
-
-static void bundle_check_scattered(struct tidl_bundle *bundle, size_t count)
-{
-	cr_assert_eq(tidl_bundle_segment_count(bundle), count);
-	for (size_t i = 0; i < count; i++) {
-		struct tidl_tensor *tensor;
-
-		cr_assert_eq(tidl_bundle_tensor(bundle, i, &tensor), 0);
-		cr_assert_float_eq(((float *)tidl_tensor_data(tensor))[3], (float)i, 0.0f);
-		tidl_tensor_unref(tensor);
-	}
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, more_segments_come_in_more_packets, .timeout = 60)
 {
 	static const size_t limits[] = {0, 1, 7};
 	struct tidl_bundle *bundle;
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
-	publish_scattered(&scene, 300);
+	tt_scene_begin(&scene);
+	tt_scene_publish(&scene, 300);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(limits); i++) {
 		scene.store.part_limit = limits[i];
 		scene.store.more_count = 0;
@@ -278,25 +211,25 @@ TT_TEST(bundle, more_segments_come_in_more_packets, .timeout = 60)
 			     tidl_last_error());
 		cr_assert_eq(scene.store.more_count,
 			     limits[i] == 0 ? 1 : (300 + limits[i] - 1) / limits[i] - 1);
-		bundle_check_scattered(bundle, 300);
+		tt_scene_check(bundle, 300);
 		tidl_bundle_unref(bundle);
 	}
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 3);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, tensors_and_bundles_are_told_apart, .timeout = 60)
 {
 	struct tidl_bundle *bundle = NULL;
 	struct tidl_tensor *tensor = NULL;
-	struct scene scene;
+	struct tt_scene scene;
 
-	scene_begin(&scene);
-	publish_scattered(&scene, 1);
+	tt_scene_begin(&scene);
+	tt_scene_publish(&scene, 1);
 	cr_assert_eq(tidl_get(scene.client, "x", NULL, &tensor), TIDL_ERR_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(tidl_last_error(), "tidl_get_bundle"));
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 1);
 	cr_assert_eq(tidl_get_any(scene.client, "x", NULL, &tensor, &bundle), 0);
 	cr_assert_null(tensor);
@@ -310,7 +243,7 @@ TT_TEST(bundle, tensors_and_bundles_are_told_apart, .timeout = 60)
 	cr_assert_eq(tidl_get_any(scene.client, "x", NULL, &tensor, &bundle), 0);
 	cr_assert_null(bundle);
 	tidl_tensor_unref(tensor);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 /* ---- answers that are not believed ---- */
@@ -441,33 +374,54 @@ static int lie_open(enum lie lie)
 	return fd;
 }
 
-static void lie_try(enum lie lie)
+/* As an event loop does. */
+static int get_begun(struct tidl_client *client, struct tidl_bundle **ret_bundle)
+{
+	struct pollfd item = {.fd = tidl_fd(client), .events = POLLIN};
+	struct tidl_tensor *tensor = NULL;
+	struct tidl_pending *pending;
+	int r = tidl_get_begin(client, "x", NULL, &pending);
+
+	if (r < 0)
+		return r;
+	while (!tidl_pending_is_done(pending)) {
+		(void)poll(&item, 1, -1);
+		(void)tidl_dispatch(client);
+	}
+	r = tidl_pending_any(pending, &tensor, ret_bundle);
+	tidl_pending_free(pending);
+	return r;
+}
+
+static void lie_try(enum lie lie, bool is_begun)
 {
 	bool is_split = lie <= LIE_CURSOR_WITHOUT_END;
 	struct tidl_bundle *bundle;
-	struct scene scene;
+	struct tt_scene scene;
 	int r;
 
-	scene_begin(&scene);
-	publish_scattered(&scene, 4);
+	tt_scene_begin(&scene);
+	tt_scene_publish(&scene, 4);
 	scene.store.context = &lie;
 	scene.store.bend_rows = lie_in_rows;
 	scene.store.bend = lie_in_message;
 	scene.store.has_manifest = lies[lie].has_manifest;
 	scene.store.part_limit = is_split ? 2 : 0;
 	scene.store.replaced_manifest_fd = lie_open(lie);
-	r = tidl_get_bundle(scene.client, "x", NULL, &bundle);
+	r = is_begun ? get_begun(scene.client, &bundle)
+		     : tidl_get_bundle(scene.client, "x", NULL, &bundle);
 	cr_assert_eq(r, lies[lie].expected, "%s: %d %s", lies[lie].what, r, tidl_last_error());
 	cr_assert_eq(scene.store.get_count, 1);
-	scene_settle(&scene);
+	tt_scene_settle(&scene);
 	cr_assert_eq(scene.store.released_leases, 1, "%s", lies[lie].what);
 	if (scene.store.replaced_manifest_fd > 0)
 		close(scene.store.replaced_manifest_fd);
-	scene_end(&scene);
+	tt_scene_end(&scene);
 }
 
 TT_TEST(bundle, lies_are_refused_and_cost_nothing, .timeout = 120)
 {
 	for (enum lie lie = 0; lie < LIE_COUNT; lie++)
-		lie_try(lie);
+		for (int is_begun = 0; is_begun <= 1; is_begun++)
+			lie_try(lie, is_begun);
 }

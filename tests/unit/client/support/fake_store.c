@@ -277,7 +277,7 @@ void tt_store_serve(struct tt_fake *fake, int fd)
 		} else if (message.kind == TDP_MESSAGE_REMOVE)
 			is_going_on =
 				tt_fake_send_failure(fd, message.request_id, TIDL_ERR_NOT_FOUND);
-		else
+		else if (message.kind == TDP_MESSAGE_GET || message.kind == TDP_MESSAGE_GET_MORE)
 			is_going_on = store_give(store, fd, &message);
 		tdp_fdset_deinit(&fds);
 	}

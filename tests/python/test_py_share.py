@@ -117,6 +117,23 @@ def test_only_what_is_below_the_limit(client: tidl.Client) -> None:
             share(Madeup(), large, client, below)
 
 
+def test_what_lies_in_memory_of_the_client_is_left(client: tidl.Client, name: str) -> None:
+    a, b = thing(3), thing(4)
+    assert share(Madeup(), a, client, None).tensors == 1
+    memory = client.empty((16,), dtype="uint8")
+    made = Thing(Madeup().over(memory), memory._address or 0, 16)
+    first = a.first, made.first
+    report = share(Madeup(), {"a": a, "b": b, "made": made}, client, None)
+    assert (report.tensors, report.bytes, report.left) == (1, 4, 2)
+    assert (a.first, made.first) == first
+    client.publish(name, memory)
+    with tidl.connect() as other:
+        attached = other.get(name, access="write")
+        theirs = Thing(Madeup().over(attached), attached._address or 0, 16)
+        assert share(Madeup(), theirs, other, None).left == 1
+        assert share(Madeup(), theirs, client, None).tensors == 1
+
+
 @pytest.mark.parametrize(
     ("failure", "error", "text"),
     [

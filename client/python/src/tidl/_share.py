@@ -41,8 +41,8 @@ class Shared:
     Attributes:
         tensors: how many tensors lie in shareable memory now that did not before.
         bytes: of their storages, copied once.
-        left: how many were left where they are: those without elements, and those whose storage is
-            not below the limit.
+        left: how many were left where they are: those without elements, those whose storage is not
+            below the limit, and those that lie in memory of this client already.
     """
 
     tensors: int
@@ -112,7 +112,8 @@ def share(framework: Framework, target: Any, client: Client, below: int | None) 
     groups = [
         group
         for group in _grouped(_placed(framework, tensors))
-        if below is None or group.size < below
+        if (below is None or group.size < below)
+        and not client._core.recognise(group.begin, group.size)
     ]
     moved = sum(len(group.members) for group in groups)
     if groups:

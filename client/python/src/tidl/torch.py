@@ -30,9 +30,11 @@ def share_(target: Any, client: Client, *, below: int | None = None) -> Shared:
     """Moves tensors into one new block of shareable memory, in place (`Tensor.set_`).
 
     Tensors and parameters stay the same objects, so that optimizers and other modules keep them;
-    those that share memory go on sharing it. NumPy arrays, views and detached tensors that were
-    made before, such as those of a `state_dict()`, keep the old memory, and torch refuses to go
-    backward through what was computed before. No other thread may use the tensors during the call.
+    those that share memory go on sharing it. What lies in memory of this client already, because it
+    was made there or shared in place, is left there. NumPy arrays, views and detached tensors that
+    were made before, such as those of a `state_dict()`, keep the old memory, and torch refuses to
+    go backward through what was computed before. No other thread may use the tensors during the
+    call.
 
     Args:
         target: a tensor, a module (its parameters and buffers), or a mapping of them.

@@ -216,26 +216,3 @@ def test_paddle_trains_in_shared_memory(
     assert (mine == 1).all()
     owner.do(f"client.unshare({name!r})\nstep()")
     assert (mine == 1).all()
-
-
-# ---- torch.share_ ----
-
-
-def test_share_keeps_tensors_tied(
-    client: tidl.Client, start: Callable[[str], Peer], name: str
-) -> None:
-    owner = start("torch")
-    owner.do(
-        "import tidl.torch\n"
-        "a = torch.arange(12, dtype=torch.float32).reshape(3, 4)\n"
-        "b = a[1:, ::2]\n"
-        "report = tidl.torch.share_({'a': a, 'b': b}, client)\n"
-        f"p = client.publish({name!r}, {{'a': a, 'b': b}}, copy=False)"
-    )
-    assert owner.ask("(report.tensors, report.bytes, report.left)") == (2, 48, 0)
-    assert owner.ask("p.path") == "allocated"
-    assert owner.ask("(a.tolist()[2], b.tolist())") == ([8, 9, 10, 11], [[4, 6], [8, 10]])
-    client.get(name, access="write")["a"].to_numpy()[1, 0] = -4
-    assert owner.ask("b.tolist()") == [[-4, 6], [8, 10]]
-    with pytest.raises(PeerError):
-        owner.do("tidl.torch.share_(3, client)")

@@ -25,7 +25,8 @@ def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_import_brings_no_framework() -> None:
     result = python(
-        "import sys, tidl\nprint(sorted({'numpy', 'torch', 'paddle', 'taichi'} & set(sys.modules)))"
+        "import sys, tidl, tidl.paddle, tidl.torch\n"
+        "print(sorted({'numpy', 'torch', 'paddle', 'taichi'} & set(sys.modules)))"
     )
     assert result.stdout == "[]\n", result.stderr
 

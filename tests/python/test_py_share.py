@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -191,3 +193,13 @@ def test_nothing_to_move_needs_no_memory(client: tidl.Client) -> None:
     client.close()
     report = share(Madeup(), {"a": {}}, client, None)
     assert (report.tensors, report.bytes, report.left) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_without_the_framework(
+    client: tidl.Client, monkeypatch: pytest.MonkeyPatch, framework: str
+) -> None:
+    monkeypatch.setitem(sys.modules, framework, None)
+    module = importlib.import_module(f"tidl.{framework}")
+    with pytest.raises(tidl.MissingFrameworkError, match="install it"):
+        module.share_({}, client)

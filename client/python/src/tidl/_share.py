@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `tidl.torch.share_()` does that has nothing to do with torch.
+"""What `tidl.torch.share_()` and `tidl.paddle.share_()` have in common.
 
 Tensors are gathered, those whose memory overlaps are put together, one new block of shareable
 memory is laid out for all of them, the bytes are copied, and then each framework points its tensors
@@ -164,7 +164,9 @@ def _grouped(places: Iterable[tuple[Any, Place]]) -> Iterator[_Group]:
 
 
 def _move(framework: Framework, groups: list[_Group], client: Client) -> None:
-    size = 0
+    # Not from the first byte on: Paddle imports no address twice, and the block is one import. So
+    # the first tensor can be got by name in this process, too.
+    size = _ALIGNMENT
     for group in groups:
         group.offset = size
         size += -(-group.size // _ALIGNMENT) * _ALIGNMENT

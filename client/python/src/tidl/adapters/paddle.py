@@ -68,7 +68,7 @@ _lock = threading.Lock()
 
 def to_paddle(tensor: Tensor, readonly_ok: bool) -> paddle.Tensor:
     """The tensor's memory as a Paddle tensor."""
-    module = _load()
+    module = load_paddle()
     tensor = writable(tensor, "Paddle", readonly_ok)
     _require_known(tensor)
     address = tensor._address
@@ -83,7 +83,12 @@ def to_paddle(tensor: Tensor, readonly_ok: bool) -> paddle.Tensor:
         return result
 
 
-def _load() -> Any:
+def load_paddle() -> Any:
+    """Imports Paddle.
+
+    Raises:
+        MissingFrameworkError: it is not installed, or what was imported before keeps it from that.
+    """
     if "tensorflow" in sys.modules and "paddle" not in sys.modules:
         raise MissingFrameworkError(
             "Paddle crashes the process when it is imported after TensorFlow, which is here "
@@ -116,7 +121,9 @@ def _known_import(address: int, layout: tuple[Any, ...]) -> Any:
     if known is None or not known.watch.alive:
         return None
     result = known.result()
-    if result is None or known.layout != layout:
+    # Its address changes when it is given other memory, by tidl.paddle.share_() or Tensor.set_();
+    # views may keep the old one.
+    if result is None or known.layout != layout or result.data_ptr() != address:
         raise BusyError(
             "Paddle already has this memory, as another view; it cannot import one address twice. "
             "Make views of that Paddle tensor, or let go of it and its views first"

@@ -285,27 +285,28 @@ enum tidl_copy_reason tdc_maps_refusal(const struct tdc_maps *maps, uintptr_t be
 	return TIDL_COPY_REASON_NONE;
 }
 
-bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
-			const struct tdc_map *file)
+size_t tdc_maps_file_bytes(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
+			   const struct tdc_map *file)
 {
-	uint64_t offset_bytes = file->offset_bytes;
+	uintptr_t position = begin;
 
-	for (size_t i = maps_find(maps, begin); begin < end; i++) {
+	for (size_t i = maps_find(maps, begin); position < end; i++) {
 		const struct tdc_map *map = &maps->maps[i];
 
-		if (i == maps->count || map->begin > begin || map->is_shared != file->is_shared ||
-		    map->inode != file->inode || map->device != file->device ||
-		    map->offset_bytes + (begin - map->begin) != offset_bytes)
-			return false;
-		offset_bytes += map->end - begin;
-		begin = map->end;
+		if (i == maps->count || map->begin > position ||
+		    map->is_shared != file->is_shared || map->inode != file->inode ||
+		    map->device != file->device ||
+		    map->offset_bytes + (position - map->begin) !=
+			    file->offset_bytes + (position - begin))
+			break;
+		position = map->end;
 	}
-	return true;
+	return position < end ? position - begin : end - begin;
 }
 
 bool tdc_maps_have_edge(const struct tdc_maps *maps, uintptr_t address)
 {
-	size_t i = maps_find(maps, address);
+	size_t i = maps_find(maps, address - 1);
 
-	return i < maps->count && maps->maps[i].begin == address;
+	return i < maps->count && maps->maps[i].end == address;
 }

@@ -54,11 +54,12 @@ int tdc_maps_look(int fd, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
  * exchanged? NONE, or the reason why not. */
 enum tidl_copy_reason tdc_maps_refusal(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end);
 
-/* Does all of [@begin, @end) show this file, from its offset on, and shared or not as it does? */
-bool tdc_maps_show_file(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
-			const struct tdc_map *file);
+/* How many bytes of [@begin, @end), from @begin on, show this file, from its offset on, and shared
+ * or not as it does? */
+size_t tdc_maps_file_bytes(const struct tdc_maps *maps, uintptr_t begin, uintptr_t end,
+			   const struct tdc_map *file);
 
-/* Does a map begin there? */
+/* Does a map end there? */
 bool tdc_maps_have_edge(const struct tdc_maps *maps, uintptr_t address);
 
 #endif

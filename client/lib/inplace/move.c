@@ -200,10 +200,17 @@ static int move_pieces(struct tdc_range *range, const struct tdc_backing *backin
 	return 0;
 }
 
+void tdc_move_undo(struct tdc_range *range, const struct tdc_backing *backing)
+{
+	struct tdp_fault unused;
+
+	range->header = NULL;
+	(void)!tdc_unmove(range, backing, &unused);
+}
+
 int tdc_move(struct tdc_range *range, const struct tdc_backing *backing, struct tdp_fault *fault)
 {
 	struct tdc_guard guard;
-	struct tdp_fault unused;
 	int r;
 
 	r = tdc_guard_open(&guard, range->begin, range->size_bytes, fault);
@@ -211,8 +218,7 @@ int tdc_move(struct tdc_range *range, const struct tdc_backing *backing, struct 
 		return r;
 	r = move_pieces(range, backing, &guard, fault);
 	tdc_guard_close(&guard);
-	/* If even that fails, the owner goes on with pages that nobody else has. */
 	if (r < 0)
-		(void)!tdc_unmove(range, backing, &unused);
+		tdc_move_undo(range, backing);
 	return r;
 }

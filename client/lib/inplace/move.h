@@ -35,6 +35,13 @@ int tdc_move(struct tdc_range *range, const struct tdc_backing *backing,
 	     struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /*
+ * What has been moved of it, back to private memory. Nobody else has had it: so malloc's header is
+ * what the owner has made of it meanwhile, and should even this fail, the owner goes on with pages
+ * that nobody else has. The range cannot be moved any more after it.
+ */
+void tdc_move_undo(struct tdc_range *range, const struct tdc_backing *backing);
+
+/*
  * Make the first page a map of its own, of the same file. The kernel resizes no two maps at once,
  * so realloc() of a block of its own, which is an mremap(), makes another block and copies, instead
  * of going on into what lies behind in the segment and past its end. And another map of the segment

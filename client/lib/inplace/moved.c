@@ -130,14 +130,10 @@ static int moved_check(const struct tdc_moved *moved, struct tdp_fault *fault)
 	return r;
 }
 
-/* Of what was moved before something failed: nobody else has had it, so the way back may be missed
- * without harm. */
 static void moved_take_back(struct tdc_moved *moved)
 {
-	struct tdp_fault unused;
-
 	for (size_t i = moved->part_count; i-- > 0;)
-		(void)!tdc_unmove(&moved->parts[i].range, &moved->parts[i].backing, &unused);
+		tdc_move_undo(&moved->parts[i].range, &moved->parts[i].backing);
 }
 
 static int moved_link(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
@@ -403,8 +399,8 @@ bool tdc_moved_is_there(const struct tdc_segment *segment, const struct tdc_maps
 		const struct tdc_moved_part *part = &moved->parts[i];
 
 		if (part->segment == segment)
-			return tdc_range_is_there(maps, &part->range, part->range.size_bytes,
-						  &part->backing.file);
+			return tdc_range_left_bytes(maps, &part->range, part->range.size_bytes,
+						    &part->backing.file) == part->range.size_bytes;
 	}
 	return false;
 }

@@ -24,17 +24,30 @@
 /* A range is one map, or two (tdc_range_mark()); its owner may have cut it a little. */
 enum { RANGE_MAPS_MAX = 64 };
 
-bool tdc_range_is_there(const struct tdc_maps *maps, const struct tdc_range *range,
-			size_t size_bytes, const struct tdc_map *file)
+size_t tdc_range_left_bytes(const struct tdc_maps *maps, const struct tdc_range *range,
+			    size_t size_bytes, const struct tdc_map *file)
 {
 	uintptr_t begin = (uintptr_t)range->begin;
 
-	return tdc_maps_show_file(maps, begin, begin + size_bytes, file) &&
-	       (!range->is_marked || tdc_maps_have_edge(maps, begin + tdp_page_bytes()));
+	if (range->is_marked && !tdc_maps_have_edge(maps, begin + tdp_page_bytes()))
+		return 0;
+	return tdc_maps_file_bytes(maps, begin, begin + size_bytes, file);
 }
 
-/* The owner may have freed the memory, and something else may lie there now. */
-static int unmove_check(const struct tdc_range *range, const struct tdc_backing *backing,
+/* The end of it was given back. That was realloc(), if it is malloc's: then the block has so much
+ * less by now, and by its old size free() would take what lies behind it with it. */
+static void range_cut(struct tdc_range *range, size_t left_bytes)
+{
+	size_t words[2]; /* what lies before in the map, and the size with its flags */
+
+	memcpy(words, range->saved_header, sizeof(words));
+	words[1] -= range->shared_bytes - left_bytes;
+	memcpy(range->saved_header, words, sizeof(words));
+	range->shared_bytes = left_bytes;
+}
+
+/* The owner may have freed the memory, or some of it, and something else may lie there now. */
+static int unmove_check(struct tdc_range *range, const struct tdc_backing *backing,
 			struct tdp_fault *fault)
 {
 	struct tdc_map found[RANGE_MAPS_MAX];
@@ -42,6 +55,7 @@ static int unmove_check(const struct tdc_range *range, const struct tdc_backing 
 	struct tdc_map file = backing->file;
 	uintptr_t begin = (uintptr_t)range->begin;
 	int fd = tdc_provisions_maps();
+	size_t left_bytes;
 	int r;
 
 	if (fd < 0)
@@ -50,11 +64,14 @@ static int unmove_check(const struct tdc_range *range, const struct tdc_backing 
 	if (r < 0)
 		return r;
 	file.is_shared = !range->is_apart;
-	return tdc_range_is_there(&maps, range, range->shared_bytes, &file)
-		       ? 0
-		       : tdp_fault_set(fault, TIDL_ERR_RELEASED,
-				       "the memory was freed by its owner, so it cannot become "
-				       "private again: nothing is left to do");
+	left_bytes = tdc_range_left_bytes(&maps, range, range->shared_bytes, &file);
+	if (left_bytes == 0)
+		return tdp_fault_set(fault, TIDL_ERR_RELEASED,
+				     "the memory was freed by its owner, so it cannot become "
+				     "private again: nothing is left to do");
+	if (left_bytes < range->shared_bytes)
+		range_cut(range, left_bytes);
+	return 0;
 }
 
 static int retreat_fail(int error, const struct tdc_range *range, struct tdp_fault *fault)

@@ -15,8 +15,8 @@
  * The way back: private pages with the content that the memfd's have. malloc's header is the one
  * that was saved. Where there is no room for a copy, or no guard, the memfd itself is mapped
  * privately, if the backing has its descriptor. After a failure it can be tried again and goes on
- * where it stopped. What is no map of the memfd any more (freed by its owner) is left alone:
- * TIDL_ERR_RELEASED. The moves are locked.
+ * where it stopped. What is no map of the memfd any more (freed by its owner) is left alone, and
+ * all that lies behind it; TIDL_ERR_RELEASED when nothing is left. The moves are locked.
  */
 int tdc_unmove(struct tdc_range *range, const struct tdc_backing *backing,
 	       struct tdp_fault *fault) TDP_MUST_CHECK;
@@ -29,8 +29,9 @@ int tdc_unmove(struct tdc_range *range, const struct tdc_backing *backing,
 int tdc_unmove_header(struct tdc_range *range, const struct tdc_backing *backing,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* Are the first @size_bytes of it still those that were moved? */
-bool tdc_range_is_there(const struct tdc_maps *maps, const struct tdc_range *range,
-			size_t size_bytes, const struct tdc_map *file);
+/* How many of its first @size_bytes are still those that were moved? Its owner may have given the
+ * end of them back, or all. */
+size_t tdc_range_left_bytes(const struct tdc_maps *maps, const struct tdc_range *range,
+			    size_t size_bytes, const struct tdc_map *file);
 
 #endif

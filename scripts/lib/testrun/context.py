@@ -13,6 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 LOG_TAIL_LINES = 60
 
+# Of the caller's environment. Bytecode is kept, in the build folder: without it, each of the many
+# processes of the tests compiles what it imports anew, which is half of a framework's import.
+FORGOTTEN = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+
 Command = Sequence[str | Path]
 
 
@@ -39,13 +43,13 @@ class Context:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("TIDL_", "TIDLD_")) and name not in ("PYTHONPATH", "PYTHONHOME")
+            if not name.startswith(("TIDL_", "TIDLD_")) and name not in FORGOTTEN
         }
         environment |= {
             "LANG": "C.UTF-8",
             "MYPY_CACHE_DIR": str(ROOT / "build" / "mypy"),
             "PATH": f"{self.python.parent}:{environment.get('PATH', os.defpath)}",
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache"),
             "XDG_RUNTIME_DIR": str(self.runtime),
         }
         return environment | dict(extra or {})

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import FrameType
 
 from .context import ROOT, Context, StepFailed
 from .leftovers import end_leftovers
@@ -35,18 +36,28 @@ def run_part(context: Context, part: Part) -> Tally:
     return tally
 
 
+def unwind_when_stopped(context: Context) -> None:
+    """What runs is interrupted; then the runtime folder goes, and brokers are ended."""
+
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        context.commands.stop()
+        raise KeyboardInterrupt
+
+    # A shell ignores two of these for what it runs in the background, and so would all that is
+    # tested.
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def main() -> int:
     names = sys.argv[1:] or [part.name for part in PARTS]
-    # A stopped run unwinds like an interrupted one: the runtime folder goes, brokers are ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # A shell ignores these two for what it runs in the background, and so would all that is tested.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     start = time.monotonic()
     total, times = Tally(), []
     # Short, because a socket's path has 108 bytes.
     with tempfile.TemporaryDirectory(prefix="tidl-test-", dir="/tmp") as folder:
         context = Context(Path(folder), os.cpu_count() or 1)
+        unwind_when_stopped(context)
         try:
             for part in (part for part in PARTS if part.name in names):
                 part_start = time.monotonic()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .commands import Commands
+
 ROOT = Path(__file__).resolve().parents[3]
 LOG_TAIL_LINES = 60
 
@@ -34,6 +36,7 @@ class Context:
         self.runtime = runtime
         self.jobs = jobs
         self.built: set[Path] = set()
+        self.commands = Commands()
         self.logs = ROOT / "build" / "logs"
         self.results = ROOT / "build" / "results"
         self.python = ROOT / ".venv" / "bin" / "python"
@@ -73,22 +76,16 @@ class Context:
         log = self.logs / f"{name}.log"
         with log.open("wb") as output:
             try:
-                result = subprocess.run(
-                    [str(word) for word in command],
-                    cwd=cwd,
-                    env=self.environment(extra),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    timeout=timeout_s,
-                )
+                words = [str(word) for word in command]
+                environment = self.environment(extra)
+                status = self.commands.run(words, output, environment, cwd, timeout_s)
             except subprocess.TimeoutExpired:
                 output.write(f"\nstopped after {timeout_s:.0f} s\n".encode())
                 return False
             except OSError as error:
                 output.write(f"\n{error}\n".encode())
                 return False
-        return result.returncode == 0
+        return status == 0
 
     def step(self, name: str, command: Command, text: str, *, timeout_s: float = 900) -> None:
         """Runs a command that must succeed, and says how long it took."""

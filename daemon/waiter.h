@@ -17,7 +17,8 @@ struct tdd_publication;
 struct tdd_registry;
 struct tdd_waiter;
 
-/* What was waited for may be so: answer and free the waiter, or go on waiting. */
+/* What was waited for may be so: answer and free the waiter, or go on waiting. For a publication
+ * that is released there is no going on: it may be gone next. */
 typedef void (*tdd_waiter_fn)(struct tdd_waiter *waiter, struct tdd_publication *publication);
 
 /*

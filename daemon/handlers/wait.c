@@ -22,6 +22,7 @@ static void reply_waited(struct tdd_session *session, uint64_t request_id, uint3
 	tdd_session_reply(session, &reply, NULL, 0);
 }
 
+/* The name has a publication, which may be another one than those that were there before. */
 static void wait_wake(struct tdd_waiter *waiter, struct tdd_publication *publication)
 {
 	struct tdd_session *session = waiter->context;
@@ -30,6 +31,16 @@ static void wait_wake(struct tdd_waiter *waiter, struct tdd_publication *publica
 	if (session->state == TDD_SESSION_CLOSING ||
 	    !tdd_policy_may_see(&session->holder.subject, &publication->rights))
 		return;
+	tdd_waiter_free(waiter);
+	reply_waited(session, request_id, publication->rights.owner_uid, publication->generation);
+}
+
+/* The publication may be gone after this, so nobody goes on waiting for it. */
+static void wait_wake_released(struct tdd_waiter *waiter, struct tdd_publication *publication)
+{
+	struct tdd_session *session = waiter->context;
+	uint64_t request_id = waiter->request_id;
+
 	tdd_waiter_free(waiter);
 	reply_waited(session, request_id, publication->rights.owner_uid, publication->generation);
 }
@@ -44,7 +55,7 @@ static int wait_park(struct tdd_session *session, const struct tdp_message *requ
 		.publication = publication,
 		.request_id = request->request_id,
 		.newer_than = request->wait.newer_than,
-		.wake = wait_wake,
+		.wake = publication ? wait_wake_released : wait_wake,
 		.context = session,
 	};
 

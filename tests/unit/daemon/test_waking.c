@@ -190,3 +190,32 @@ TT_TEST(waking, for_a_later_generation)
 	tt_disconnect(&publisher);
 	tdd_server_free(server);
 }
+
+/* Who waits for the release of what is gone by then, and ends in the same turn. */
+TT_TEST(waking, nobody_waits_for_what_is_gone)
+{
+	struct tdd_server *server = tt_server_new(false);
+	struct tdp_message remove = {.kind = TDP_MESSAGE_REMOVE, .remove = {.name = "x"}};
+	struct tdp_message wait = {.kind = TDP_MESSAGE_WAIT,
+				   .wait = {.name = "x", .released = true}};
+	struct tt_client waiting, holding;
+	uint64_t lease_id;
+
+	tt_join(server, &waiting);
+	tt_join(server, &holding);
+	cr_assert_eq(tt_call_publish(server, &holding, "x", 0), 0);
+	cr_assert_eq(tt_call(server, &holding, tt_get("x", TIDL_ATTACH_READ)), 0);
+	lease_id = holding.reply.granted.lease_id;
+	tt_send(&waiting, wait);
+	tt_turn(server);
+	cr_assert_eq(tt_call(server, &holding, remove), 0);
+	/* The loop sees both in this order. */
+	cr_assert_eq(shutdown(waiting.fd, SHUT_RDWR), 0);
+	tt_release(&holding, lease_id);
+	tt_turn(server);
+	cr_expect_eq(server->session_count, 1);
+	cr_expect(tdd_registry_is_empty(&server->registry));
+	tt_disconnect(&waiting);
+	tt_disconnect(&holding);
+	tdd_server_free(server);
+}

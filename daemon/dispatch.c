@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of messages: which a client may send, in which state, and who handles it. Everything
- * that a handler may take for granted is proved here.
+ * that a handler may take for granted is proved here. A handler that has not finished is called
+ * again, with the same request, until it has.
  */
 #include "daemon/dispatch.h"
 
 #include "daemon/handlers/handlers.h"
+#include "daemon/intake.h"
+#include "daemon/log.h"
+#include "daemon/request.h"
 #include "daemon/server.h"
-#include "proto/base/arena.h"
-#include "proto/wire/limits.h"
 
 struct dispatch_row {
 	tdd_handler_fn handler; /* NULL: clients do not send this */
@@ -99,47 +101,125 @@ static void dispatch_unsupported(struct tdd_session *session, const struct tdp_m
 	tdd_session_reply_failure(session, message->request_id, &fault);
 }
 
-static void dispatch_message(struct tdd_session *session, const struct tdp_message *message)
+/* Nobody can be told why, since what it would take is not there. */
+static void dispatch_drop(struct tdd_session *session, int code)
 {
+	const struct tdd_holder *holder = &session->holder;
+
+	tdd_log_peer(holder->subject.uid, holder->process->pid,
+		     "dropped: its request cannot be kept for later (%s)", tdp_error_name(code));
+	tdd_session_close(session);
+}
+
+/* The rest of the request is for later turns. */
+static void dispatch_keep(struct tdd_session *session)
+{
+	struct tdd_turns *turns = &session->server->turns;
+
+	if (turns->spare == session->request)
+		turns->spare = NULL;
+	if (tdd_request_charge(session->request, &session->holder.account) < 0)
+		dispatch_drop(session, TIDL_ERR_QUOTA);
+}
+
+static void dispatch_finish(struct tdd_session *session)
+{
+	struct tdd_turns *turns = &session->server->turns;
+	struct tdd_request *request = session->request;
+
+	session->request = NULL;
+	tdd_request_clear(request);
+	if (!turns->spare)
+		turns->spare = request;
+	else if (turns->spare != request)
+		tdd_request_free(request);
+}
+
+/* Those that are ending may not have given back yet what it was refused for want of. */
+static bool dispatch_may_try_again(const struct tdd_session *session, int code)
+{
+	const struct tdd_turns *turns = &session->server->turns;
+
+	return session->state != TDD_SESSION_CLOSING &&
+	       (code == TIDL_ERR_QUOTA || code == TIDL_ERR_LIMIT) &&
+	       tdd_turns_expect_quota(turns, session, code == TIDL_ERR_LIMIT);
+}
+
+static void dispatch_handle(struct tdd_session *session, const struct dispatch_row *row)
+{
+	struct tdd_request *request = session->request;
+	struct tdp_fault fault = {0};
+	int r = row->handler(session, &request->message, &fault);
+
+	if (dispatch_may_try_again(session, r))
+		r = TDD_WORK_LEFT;
+	if (r == TDD_WORK_LEFT) {
+		dispatch_keep(session);
+		return;
+	}
+	/* What a descriptor held broke the protocol. */
+	if (r == TIDL_ERR_PROTOCOL)
+		tdd_session_end(session, request->message.request_id, &fault);
+	else if (r < 0 && !row->is_one_way)
+		tdd_session_reply_failure(session, request->message.request_id, &fault);
+	dispatch_finish(session);
+}
+
+void tdd_dispatch_go_on(struct tdd_session *session)
+{
+	dispatch_handle(session, &rows[session->request->message.kind]);
+}
+
+static void dispatch_message(struct tdd_session *session)
+{
+	const struct tdp_message *message = &session->request->message;
 	bool is_served = message->kind != TDP_MESSAGE_NONE && message->kind != TDP_MESSAGE_UNBUILT;
 	const struct dispatch_row *row = is_served ? &rows[message->kind] : NULL;
 	struct tdp_fault fault = {0};
-	int r = dispatch_check(session, row, message, &fault);
 
-	if (r < 0) {
+	if (dispatch_check(session, row, message, &fault) < 0) {
 		tdd_session_end(session, message->request_id, &fault);
-		return;
-	}
-	if (!row) {
+		dispatch_finish(session);
+	} else if (!row) {
 		dispatch_unsupported(session, message);
-		return;
+		dispatch_finish(session);
+	} else {
+		dispatch_handle(session, row);
 	}
-	r = row->handler(session, message, &fault);
-	/* What a descriptor held broke the protocol. */
-	if (r == TIDL_ERR_PROTOCOL)
-		tdd_session_end(session, message->request_id, &fault);
-	else if (r < 0 && !row->is_one_way)
-		tdd_session_reply_failure(session, message->request_id, &fault);
 }
 
-void tdd_dispatch_packet(struct tdd_session *session, const void *bytes, size_t size_bytes)
+static void dispatch_unpack(struct tdd_session *session, const void *bytes, size_t size_bytes)
 {
-	tdp_auto_arena arena;
-	struct tdp_message message = {0};
+	struct tdd_request *request = session->request;
+	struct tdp_message *message = &request->message;
 	struct tdp_fault fault = {0};
-	int r;
+	int r = tdp_message_unpack(&request->arena, bytes, size_bytes, message, &fault);
 
-	tdp_arena_init(&arena, TDP_UNPACK_MAX_BYTES);
-	r = tdp_message_unpack(&arena, bytes, size_bytes, &message, &fault);
 	if (session->refusal != 0) {
 		tdp_fault_code(&fault, session->refusal);
 		r = session->refusal;
 	}
 	if (session->server->received_fds.count > 0 &&
-	    (r < 0 || !dispatch_wants_descriptor(&message)))
-		tdd_session_refuse_descriptors(session);
-	else if (r < 0)
-		tdd_session_end(session, message.request_id, &fault);
+	    (r < 0 || !dispatch_wants_descriptor(message))) {
+		tdd_intake_refuse_descriptors(session);
+		dispatch_finish(session);
+	} else if (r < 0) {
+		tdd_session_end(session, message->request_id, &fault);
+		dispatch_finish(session);
+	} else {
+		dispatch_message(session);
+	}
+}
+
+void tdd_dispatch_packet(struct tdd_session *session, const void *bytes, size_t size_bytes)
+{
+	struct tdd_turns *turns = &session->server->turns;
+
+	if (!turns->spare)
+		turns->spare = tdd_request_new();
+	session->request = turns->spare;
+	if (session->request)
+		dispatch_unpack(session, bytes, size_bytes);
 	else
-		dispatch_message(session, &message);
+		dispatch_drop(session, TIDL_ERR_NO_MEMORY);
 }

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "daemon/lease.h"
+#include "daemon/limits.h"
 #include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/subscription.h"
 #include "daemon/waiter.h"
+#include "daemon/work.h"
 #include "daemon/writer_watch.h"
 
 void tdd_holder_init(struct tdd_holder *holder, const struct tdd_subject *subject,
@@ -25,36 +27,53 @@ static void holder_drop_owned(struct tdd_holder *holder, struct tdd_registry *re
 {
 	bool is_death = !holder->said_goodbye && registry->owner_grace_ms > 0;
 
-	while (holder->owned) {
-		if (is_death)
-			tdd_registry_orphan(registry, holder->owned);
-		else
-			tdd_registry_unlist(registry, holder->owned);
-	}
+	if (is_death)
+		tdd_registry_orphan(registry, holder->owned);
+	else
+		tdd_registry_unlist(registry, holder->owned);
+}
+
+/* What hears and waits first, then names: when the holds go, memory that only they kept is freed
+ * with them. False: nothing is left. */
+static bool holder_drop_one(struct tdd_holder *holder, struct tdd_registry *registry)
+{
+	if (holder->writer_watches)
+		tdd_writer_watch_free(holder->writer_watches);
+	else if (holder->notices)
+		/* In order of arrival, rather than those of one watch after those of another. */
+		tdd_notice_drop(holder);
+	else if (holder->subscriptions)
+		tdd_subscription_free(holder->subscriptions);
+	else if (holder->waiters)
+		tdd_waiter_free(holder->waiters);
+	else if (holder->owned)
+		holder_drop_owned(holder, registry);
+	else if (holder->leases)
+		tdd_hold_free(holder->leases);
+	else if (holder->allocations)
+		tdd_hold_free(holder->allocations);
+	else if (holder->pooled)
+		tdd_pooled_free(holder->pooled);
+	else
+		return false;
+	tdd_work_count(TDD_DROP_STEPS);
+	return true;
+}
+
+bool tdd_holder_drop_some(struct tdd_holder *holder, struct tdd_registry *registry)
+{
+	bool has_more = true;
+
+	holder->is_ending = true;
+	while (has_more && !tdd_work_is_over())
+		has_more = holder_drop_one(holder, registry);
+	return !has_more;
 }
 
 void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registry)
 {
-	struct tdd_hold *hold, *next;
-
-	holder->is_ending = true;
-	while (holder->writer_watches)
-		tdd_writer_watch_free(holder->writer_watches);
-	/* All at once, rather than those of one watch after those of another. */
-	while (holder->notices)
-		tdd_notice_drop(holder);
-	while (holder->subscriptions)
-		tdd_subscription_free(holder->subscriptions);
-	while (holder->waiters)
-		tdd_waiter_free(holder->waiters);
-	/* Names first: when the holds go, memory that only they kept is freed with them. */
-	holder_drop_owned(holder, registry);
-	HASH_ITER (hh, holder->leases, hold, next)
-		tdd_hold_free(hold);
-	HASH_ITER (hh, holder->allocations, hold, next)
-		tdd_hold_free(hold);
-	while (holder->pooled)
-		tdd_pooled_free(holder->pooled);
+	while (!tdd_holder_drop_some(holder, registry))
+		tdd_work_begin(TDD_WORK_UNLIMITED);
 }
 
 void tdd_holder_deinit(struct tdd_holder *holder)

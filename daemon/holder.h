@@ -50,8 +50,12 @@ struct tdd_holder {
 void tdd_holder_init(struct tdd_holder *holder, const struct tdd_subject *subject,
 		     struct tdd_process *process, struct tdd_account *uid_account);
 
-/* Give up all holds, waits and watches. What it owns is removed from the registry, at once or, if
- * it ended without goodbye, after the grace period. */
+/* Give up holds, waits and watches, as many as there is time for (daemon/work.h). What it owns is
+ * removed from the registry, at once or, if it ended without goodbye, after the grace period. True
+ * when nothing is left. */
+bool tdd_holder_drop_some(struct tdd_holder *holder, struct tdd_registry *registry);
+
+/* The same, all of it. */
 void tdd_holder_drop_all(struct tdd_holder *holder, struct tdd_registry *registry);
 
 /* After tdd_holder_drop_all(). */

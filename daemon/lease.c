@@ -8,8 +8,10 @@
 #include <stdlib.h>
 
 #include "daemon/clock.h"
+#include "daemon/limits.h"
 #include "daemon/registry.h"
 #include "daemon/waiter.h"
+#include "daemon/work.h"
 
 static bool hold_is_writer(const struct tdd_hold *hold)
 {
@@ -129,6 +131,7 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 
 	if (r < 0)
 		return r;
+	tdd_work_count(TDD_PART_STEPS * lease->use_count);
 	DL_APPEND(publication->leases, lease);
 	publication->lease_count++;
 	for (size_t i = 0; i < lease->use_count; i++) {
@@ -183,6 +186,7 @@ static void lease_detach(struct tdd_hold *lease)
 {
 	struct tdd_publication *publication = lease->publication;
 
+	tdd_work_count(TDD_PART_STEPS * lease->use_count);
 	for (size_t i = 0; i < lease->use_count; i++)
 		tdd_hold_segment(lease, i)->may_be_mapped |= lease_may_last(lease);
 	for (size_t i = 0; i < lease->use_count; i++)

@@ -77,6 +77,32 @@ enum {
 	TDD_WATCH_VISIT_STEPS = 32,
 	TDD_WATCH_EVENT_STEPS = 64,
 
+	/* Work in one turn of the loop, in steps of about a nanosecond (daemon/work.h). What one
+	 * connection may have done at once: some ordinary requests; and what all of one uid may, so
+	 * that a thousand connections of one do not make others wait. Whoever uses more stands in
+	 * line, for as many turns as it takes to pay that back, but no more than some. */
+	TDD_SESSION_TURN_STEPS = 1 << 16,
+	TDD_UID_TURN_STEPS = 1 << 19,
+	TDD_DEBT_TURNS = 16,
+
+	/* Of what waits in line: half a millisecond, which is what everybody else waits for those
+	 * in line; and after how much somebody else of the line is next. */
+	TDD_LINE_STEPS = 1 << 19,
+	TDD_SLICE_STEPS = 1 << 17,
+
+	/* What things take: to receive a packet and answer it, to unpack a byte of it, to open or
+	 * close a connection. */
+	TDD_PACKET_STEPS = 1 << 12,
+	TDD_BYTE_STEPS = 4,
+	TDD_SESSION_STEPS = 1 << 14,
+	/* To give up a hold, a wait, a watch, an event; to look at an id that is not known; and for
+	 * each segment or row that something has. */
+	TDD_DROP_STEPS = 256,
+	TDD_LOOK_STEPS = 16,
+	TDD_PART_STEPS = 64,
+	/* To look at one key, or at one row of a bundle with its key. */
+	TDD_ROW_STEPS = 256,
+
 	/* Pins and publications that end by themselves in one turn. */
 	TDD_EXPIRIES_PER_TURN = 256,
 

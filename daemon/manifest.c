@@ -16,7 +16,7 @@
 int tdd_manifest_new(int fd, size_t size_bytes, const struct tdp_manifest *counts,
 		     struct tdd_manifest **ret_manifest)
 {
-	size_t offset_count = counts->tensor_count + 1;
+	size_t offset_count = counts->tensor_count + counts->empty_mapping_count + 1;
 	struct tdd_manifest *manifest =
 		calloc(1, sizeof(*manifest) + offset_count * sizeof(manifest->row_offsets[0]));
 
@@ -46,19 +46,24 @@ uint64_t tdd_manifest_memory_bytes(const struct tdd_manifest *manifest)
 	if (!tdp_round_up_u64(manifest->size_bytes, tdp_page_bytes(), &memfd_bytes))
 		memfd_bytes = UINT64_MAX;
 	return memfd_bytes + sizeof(*manifest) +
-	       (manifest->tensor_count + 1) * sizeof(manifest->row_offsets[0]);
+	       (tdd_manifest_row_count(manifest) + 1) * sizeof(manifest->row_offsets[0]);
 }
 
-void *tdd_manifest_read(const struct tdd_manifest *manifest, struct tdp_fault *fault)
+void *tdd_manifest_read(const struct tdd_manifest *manifest, size_t first, size_t count,
+			size_t *ret_size_bytes, struct tdp_fault *fault)
 {
-	void *bytes = malloc(manifest->size_bytes);
+	size_t begin = manifest->row_offsets[first];
+	size_t size_bytes = manifest->row_offsets[first + count] - begin;
+	void *bytes = malloc(size_bytes ? size_bytes : 1);
 
 	if (!bytes) {
 		tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
 		return NULL;
 	}
-	if (tdp_sealed_read(manifest->fd, bytes, manifest->size_bytes, 0, fault) == 0)
+	if (tdp_sealed_read(manifest->fd, bytes, size_bytes, begin, fault) == 0) {
+		*ret_size_bytes = size_bytes;
 		return bytes;
+	}
 	free(bytes);
 	return NULL;
 }
@@ -83,16 +88,13 @@ static int rows_decode(const void *bytes, size_t size_bytes, size_t count,
 int tdd_manifest_read_rows(const struct tdd_manifest *manifest, size_t first, size_t count,
 			   struct tdp_manifest_row *ret_rows, struct tdp_fault *fault)
 {
-	size_t begin = manifest->row_offsets[first];
-	size_t size_bytes = manifest->row_offsets[first + count] - begin;
-	void *bytes = malloc(size_bytes ? size_bytes : 1);
+	size_t size_bytes;
+	void *bytes = tdd_manifest_read(manifest, first, count, &size_bytes, fault);
 	int r;
 
 	if (!bytes)
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	r = tdp_sealed_read(manifest->fd, bytes, size_bytes, begin, fault);
-	if (r == 0)
-		r = rows_decode(bytes, size_bytes, count, ret_rows, fault);
+		return fault->code;
+	r = rows_decode(bytes, size_bytes, count, ret_rows, fault);
 	free(bytes);
 	return r;
 }

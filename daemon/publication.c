@@ -11,9 +11,11 @@
 
 #include "daemon/clock.h"
 #include "daemon/lease.h"
+#include "daemon/limits.h"
 #include "daemon/manifest.h"
 #include "daemon/pin.h"
 #include "daemon/registry.h"
+#include "daemon/work.h"
 #include "proto/tensor/layout.h"
 
 /* Hands out the parts of the block; sizes are those of one packet, so nothing overflows. */
@@ -143,6 +145,7 @@ static void publication_use_segments(struct tdd_publication *publication,
 
 static void publication_free(struct tdd_publication *publication)
 {
+	tdd_work_count(TDD_DROP_STEPS + TDD_PART_STEPS * publication->segment_count);
 	if (publication->registry)
 		tdd_index_remove(&publication->registry->alive, publication->generation);
 	tdd_deadline_deinit(&publication->deadline);
@@ -242,7 +245,7 @@ bool tdd_publication_is_current(const struct tdd_publication *publication)
 bool tdd_publication_is_orphaned(const struct tdd_publication *publication)
 {
 	return publication->retention == TIDL_RETENTION_OWNER && publication->entry &&
-	       !publication->owner;
+	       (!publication->owner || publication->owner->is_ending);
 }
 
 void tdd_publication_settle(struct tdd_publication *publication)
@@ -251,10 +254,13 @@ void tdd_publication_settle(struct tdd_publication *publication)
 
 	if (tdd_publication_is_listed(publication))
 		return;
-	if (!publication->leases && !publication->pins) {
+	if (publication->reader_count == 0 && !publication->pins) {
 		publication_free(publication);
 		return;
 	}
+	/* Somebody who makes a lease on it has none yet: it stays as it is for that moment. */
+	if (!publication->leases && !publication->pins)
+		return;
 	heir = publication->leases ? tdd_holder_uid_account(publication->leases->holder)
 				   : publication->pins->charge.account;
 	tdd_charge_force(&publication->count, heir);

@@ -57,7 +57,7 @@ struct tdd_publication {
 	struct tdd_publication *kept_prev, *kept_next; /* name::kept */
 	struct tdd_hold *leases;
 	uint32_t lease_count;
-	uint32_t reader_count; /* holders that have leases */
+	uint32_t reader_count; /* holders that have leases, or are about to */
 	struct tdd_pin *pins;
 	struct tdd_waiter *waiters;   /* for all leases and pins to end */
 	struct tdd_deadline deadline; /* seconds to live; the owner's death and the grace period */
@@ -109,7 +109,7 @@ static inline bool tdd_publication_is_attachable(const struct tdd_publication *p
 	return tdd_publication_is_listed(publication) || publication->pins;
 }
 
-/* Its owner has died, and its grace period runs. */
+/* Its owner is no more: its grace period runs, or is about to. */
 bool tdd_publication_is_orphaned(const struct tdd_publication *publication);
 
 /* It was unlisted, or a lease or pin on it ended: free it, or let the oldest lease's uid pay, or

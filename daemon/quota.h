@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "daemon/line.h"
 #include "daemon/map.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
@@ -53,7 +54,10 @@ struct tdd_account {
 	struct tdd_quota *quota;
 	struct tdd_account *parent; /* NULL: the broker's */
 	uint64_t used[TDD_QUOTA_KIND_COUNT];
-	UT_hash_handle hh; /* quota::uids */
+	struct tdd_debt debt;	/* of the turns of the loop; of levels UID and SESSION */
+	struct tdd_queue queue; /* of level UID: its sessions that wait for a turn */
+	struct tdd_ends ends;	/* of level UID: of its sessions */
+	UT_hash_handle hh;	/* quota::uids */
 };
 
 struct tdd_quota {

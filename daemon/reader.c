@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Readers: leases counted by holder and publication. Owned by the leases, who take and give them
- * up; a reader frees no publication and charges nobody.
+ * up, and by who makes one; a reader charges nobody.
  */
 #include "daemon/reader.h"
 
@@ -9,6 +9,7 @@
 
 #include "daemon/holder.h"
 #include "daemon/publication.h"
+#include "daemon/waiter.h"
 
 static struct tdd_reader *reader_find(const struct tdd_holder *holder,
 				      const struct tdd_publication *publication)
@@ -56,6 +57,18 @@ struct tdd_reader *tdd_reader_give_up(struct tdd_reader *reader)
 	reader->publication->reader_count--;
 	HASH_DELETE(hh, reader->holder->readers, reader);
 	free(reader);
+	return NULL;
+}
+
+struct tdd_reader *tdd_reader_leave(struct tdd_reader *reader)
+{
+	struct tdd_publication *publication = reader->publication;
+	const struct tdd_holder *holder = reader->holder;
+
+	tdd_reader_give_up(reader);
+	if (publication->waiters && !tdd_holder_reads(holder, publication))
+		tdd_waiters_wake_released(publication);
+	tdd_publication_settle(publication);
 	return NULL;
 }
 

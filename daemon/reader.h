@@ -12,8 +12,8 @@ struct tdd_holder;
 struct tdd_publication;
 
 /*
- * That one holder has leases on one publication, however many. So that one look tells whether
- * anybody else has.
+ * That one holder has leases on one publication, however many, or is about to have one. So that one
+ * look tells whether anybody else has.
  */
 struct tdd_reader {
 	struct tdd_holder *holder;
@@ -29,6 +29,10 @@ struct tdd_reader *tdd_reader_take(struct tdd_holder *holder,
 
 /* That lease has gone; the reader ends with its last. Returns NULL. */
 struct tdd_reader *tdd_reader_give_up(struct tdd_reader *reader);
+
+/* The same for one that was taken without a lease, to look through the publication: whoever waits
+ * for its release is told, and it ends unless somebody else has it. Returns NULL. */
+struct tdd_reader *tdd_reader_leave(struct tdd_reader *reader);
 
 /* Has this holder a lease on it? */
 bool tdd_holder_reads(const struct tdd_holder *holder, const struct tdd_publication *publication);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server: accepts connections, frees sessions at the end of each turn of the loop, and knows
- * when to stop.
+ * The server: accepts connections, does at the end of each turn of the loop what was left for it,
+ * and knows when to stop.
  *
  *	RUNNING --stop or signal--> STOPPING --start lock--> STOPPED
  *	RUNNING --nobody there, start lock--> STOPPED
@@ -141,18 +141,15 @@ static void server_end_session(struct tdd_server *server, struct tdd_session *se
 {
 	DL_DELETE(server->sessions, session);
 	server->session_count--;
+	tdd_turns_leave(&server->turns, session);
 	tdd_session_free(session);
 }
 
-static void server_end_closing(struct tdd_server *server)
+static void server_session_ended(struct tdd_session *session)
 {
-	struct tdd_session *session, *next;
+	struct tdd_server *server = session->server;
 
-	server->has_closing_session = false;
-	DL_FOREACH_SAFE (server->sessions, session, next) {
-		if (session->state == TDD_SESSION_CLOSING)
-			server_end_session(server, session);
-	}
+	server_end_session(server, session);
 	server_follow_idleness(server);
 }
 
@@ -170,19 +167,17 @@ static void server_go_on(void *context)
 	(void)context;
 }
 
-/* The end of one tells others, which may find that one of them cannot be told any more. */
 static void server_turn_end(void *context)
 {
 	struct tdd_server *server = context;
 	bool has_more = tdd_waiters_turn(&server->registry);
 
-	do {
-		if (server->has_closing_session)
-			server_end_closing(server);
-		server_send_news(server);
-	} while (server->has_closing_session);
+	tdd_turns_serve(&server->turns, server_session_ended);
+	/* The end of one tells others, of whom some may find that they cannot be told any more. */
+	server_send_news(server);
 	tdd_events_turn(&server->registry.events);
 	has_more |= tdd_closer_turn();
+	has_more |= !tdd_line_is_empty(&server->turns.line);
 	/* A timer that is due makes the loop come back without waiting. */
 	if (has_more)
 		tdd_timer_start(server->turn_timer, 0);
@@ -419,6 +414,7 @@ int tdd_server_new(const struct tdd_server_config *config, struct tdd_server **r
 	server->epoch = 1;
 	server->listener.fd = -1;
 	server->end_at_ms = UINT64_MAX;
+	tdd_turns_init(&server->turns, config->is_private);
 	tdd_registry_init(&server->registry);
 	server->registry.owner_grace_ms = config->owner_grace_ms;
 	server_init_quota(server);
@@ -447,6 +443,7 @@ struct tdd_server *tdd_server_free(struct tdd_server *server)
 		return NULL;
 	while (server->sessions)
 		server_end_session(server, server->sessions);
+	tdd_turns_deinit(&server->turns);
 	tdd_registry_deinit(&server->registry);
 	tdd_quota_deinit(&server->quota);
 	tdd_watch_free(server->listener_watch);

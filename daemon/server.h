@@ -10,6 +10,7 @@
 #include "daemon/outbox.h"
 #include "daemon/quota.h"
 #include "daemon/registry.h"
+#include "daemon/turns.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 #include "proto/wire/fdset.h"
@@ -64,7 +65,7 @@ struct tdd_server {
 	struct tdd_flight flight;
 	struct tdd_session *sessions; /* list */
 	uint32_t session_count;
-	bool has_closing_session;
+	struct tdd_turns turns;
 	bool has_had_client; /* ever */
 	bool is_idle;	     /* the time to the end runs */
 	uint64_t idle_since_ms;

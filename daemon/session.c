@@ -2,33 +2,32 @@
 /*
  * Sessions. Owned by the server. This is where a client's misbehaviour and every error on its
  * behalf end: whatever happens here closes this session and touches no other. A session that is to
- * end is only marked, and freed at the end of the loop's turn, so that nobody up the stack is left
- * with a dangling pointer.
+ * end is only marked and put in line: it ends at the end of the loop's turn, so that nobody up the
+ * stack is left with a dangling pointer, or in as many turns as giving back what it has takes.
  *
  *	CONNECTED --HELLO--> READY
  *	    |                  |
  *	    +----> CLOSING <---+     protocol broken, hang-up, process dead, queue full
  *
- * What messages mean is the handlers' business.
+ * How packets come in is intake.c's business, and what they mean the handlers'.
  */
 #include "daemon/session.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "daemon/dispatch.h"
 #include "daemon/disposal.h"
 #include "daemon/handlers/grant.h"
 #include "daemon/hangup.h"
+#include "daemon/intake.h"
 #include "daemon/limits.h"
 #include "daemon/log.h"
 #include "daemon/peer.h"
 #include "daemon/server.h"
 #include "daemon/subscription.h"
+#include "daemon/work.h"
 #include "proto/base/fd.h"
-#include "proto/wire/packet.h"
 
 static const char *const state_names[TDD_SESSION_STATE_COUNT] = {
 	[TDD_SESSION_CONNECTED] = "connected",
@@ -55,12 +54,21 @@ void tdd_session_set_ready(struct tdd_session *session)
 	session_set_state(session, TDD_SESSION_READY);
 }
 
+/* Or a level-triggered loop would see nothing else until it has ended. */
+static void session_stop_watching(struct tdd_session *session)
+{
+	session->socket_watch = tdd_watch_free(session->socket_watch);
+	session->pidfd_watch = tdd_watch_free(session->pidfd_watch);
+	session->pidfd = tdp_fd_close(session->pidfd);
+}
+
 void tdd_session_close(struct tdd_session *session)
 {
 	if (session->state == TDD_SESSION_CLOSING)
 		return;
 	session_set_state(session, TDD_SESSION_CLOSING);
-	session->server->has_closing_session = true;
+	session_stop_watching(session);
+	tdd_turns_end(&session->server->turns, session);
 }
 
 /* Are there events that wait for nothing but the next turn? */
@@ -77,6 +85,8 @@ static void session_follow_outbox(struct tdd_session *session)
 
 	if (session->state == TDD_SESSION_CLOSING)
 		return;
+	if (session->is_deaf)
+		events = 0;
 	if (session->outbox.block == TDD_OUTBOX_NEEDS_ROOM || session_has_turn_left(session))
 		events |= TDD_WATCH_WRITABLE;
 	if (session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN)
@@ -86,6 +96,14 @@ static void session_follow_outbox(struct tdd_session *session)
 	if (tdd_watch_set(session->socket_watch, events) < 0)
 		tdd_session_close(session);
 	session->watched_events = events;
+}
+
+void tdd_session_listen(struct tdd_session *session, bool listens)
+{
+	if (session->is_deaf != listens)
+		return;
+	session->is_deaf = !listens;
+	session_follow_outbox(session);
 }
 
 static void session_drop_slow(struct tdd_session *session, int code)
@@ -251,76 +269,6 @@ void tdd_session_end(struct tdd_session *session, uint64_t request_id,
 	tdd_session_close(session);
 }
 
-void tdd_session_refuse_descriptors(struct tdd_session *session)
-{
-	struct tdp_fault fault;
-
-	tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
-		      "descriptors came with a message that may not carry any: send none");
-	tdd_session_end(session, 0, &fault);
-}
-
-static void session_refuse_packet(struct tdd_session *session, int receive_error)
-{
-	struct tdp_fault fault;
-
-	switch (receive_error) {
-	case -ECONNRESET: /* an empty packet */
-		tdd_session_refuse_descriptors(session);
-		return;
-	case -EMSGSIZE:
-		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
-			      "a packet was larger than %d bytes: send smaller ones",
-			      TDP_PACKET_MAX_BYTES);
-		break;
-	case -EMFILE:
-		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
-			      "descriptors were sent and did not all arrive: send none");
-		break;
-	default:
-		tdp_fault_set(&fault, TIDL_ERR_PROTOCOL,
-			      "a packet carried ancillary data other than descriptors");
-		break;
-	}
-	tdd_session_end(session, 0, &fault);
-}
-
-static void session_take_packet(struct tdd_session *session, size_t size_bytes)
-{
-	struct tdd_server *server = session->server;
-
-	/* One descriptor may be a manifest; the dispatcher knows with which message. */
-	if (server->received_fds.count > 1 ||
-	    (server->received_fds.count == 1 && session->state != TDD_SESSION_READY)) {
-		tdd_session_refuse_descriptors(session);
-		return;
-	}
-	tdd_session_flush(session);
-	if (session->state != TDD_SESSION_CLOSING)
-		tdd_dispatch_packet(session, server->received, size_bytes);
-}
-
-/* One packet a turn: the watch is level-triggered, so what is left wakes the loop again, after the
- * other sessions had their turn. */
-static void session_receive(struct tdd_session *session)
-{
-	struct tdd_server *server = session->server;
-	struct tdp_fdset *fds = &server->received_fds;
-	size_t size_bytes = 0;
-	int r = tdp_packet_receive(session->socket_fd, server->received, fds, &size_bytes);
-
-	if (r == -EAGAIN)
-		return;
-	if (r == 0)
-		session_take_packet(session, size_bytes);
-	else if (fds->count > 0 || r == -EMSGSIZE || r == -EMFILE || r == -EPROTO)
-		session_refuse_packet(session, r);
-	else
-		tdd_session_close(session);
-	/* What nobody took is suspect, whatever came with it. */
-	tdd_disposal_take(session->holder.subject.uid, fds);
-}
-
 static void session_socket_ready(void *context, int events)
 {
 	struct tdd_session *session = context;
@@ -328,7 +276,7 @@ static void session_socket_ready(void *context, int events)
 	if (events & TDD_WATCH_WRITABLE)
 		tdd_session_flush(session);
 	if (session->state != TDD_SESSION_CLOSING && events & TDD_WATCH_READABLE)
-		session_receive(session);
+		tdd_intake_ready(session);
 }
 
 /* The process has ended, whoever else may still have its socket open. */
@@ -412,9 +360,7 @@ static int session_watch(struct tdd_session *session, struct tdp_fault *fault)
 
 static struct tdd_session *session_release(struct tdd_session *session)
 {
-	tdd_watch_free(session->socket_watch);
-	tdd_watch_free(session->pidfd_watch);
-	tdp_fd_close(session->pidfd);
+	session_stop_watching(session);
 	tdd_outbox_deinit(&session->outbox);
 	tdd_charge_deinit(&session->count);
 	tdd_charge_deinit(&session->descriptors);
@@ -461,17 +407,26 @@ int tdd_session_new(struct tdd_server *server, int socket_fd, struct tdd_session
 	return 0;
 }
 
+bool tdd_session_end_some(struct tdd_session *session)
+{
+	if (!session->holder.is_ending) {
+		session_stop_watching(session);
+		session->request = tdd_request_free(session->request);
+		session->holder.process->is_connected = false;
+		tdd_work_count(TDD_SESSION_STEPS);
+	}
+	return tdd_holder_drop_some(&session->holder, &session->server->registry);
+}
+
 struct tdd_session *tdd_session_free(struct tdd_session *session)
 {
-	struct tdd_server *server;
 	int socket_fd;
 
 	if (!session)
 		return NULL;
-	server = session->server;
 	socket_fd = session->socket_fd;
-	session->holder.process->is_connected = false;
-	tdd_holder_drop_all(&session->holder, &server->registry);
+	while (!tdd_session_end_some(session))
+		;
 	/* What does not go now never will. */
 	(void)(tdd_outbox_flush(&session->outbox) == 0);
 	session_release(session);

@@ -2,13 +2,16 @@
 #ifndef TDD_SESSION_H
 #define TDD_SESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "daemon/holder.h"
+#include "daemon/line.h"
 #include "daemon/loop.h"
 #include "daemon/outbox.h"
 #include "daemon/quota.h"
+#include "daemon/request.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
@@ -18,7 +21,8 @@ struct tdd_server;
 enum tdd_session_state {
 	TDD_SESSION_CONNECTED, /* its first message must be HELLO */
 	TDD_SESSION_READY,
-	TDD_SESSION_CLOSING, /* ends with this turn of the loop; nothing is received or sent */
+	TDD_SESSION_CLOSING, /* ends in this turn of the loop or a later one; receives and sends
+				nothing */
 	TDD_SESSION_STATE_COUNT
 };
 
@@ -30,8 +34,11 @@ struct tdd_session {
 	int socket_fd;
 	int pidfd; /* -1: not watched */
 	int watched_events;
+	bool is_deaf; /* what arrives stays in the socket for now */
 	struct tdd_watch *socket_watch;
 	struct tdd_watch *pidfd_watch;
+	struct tdd_place place;	     /* turns::line: has more to do than one turn allows */
+	struct tdd_request *request; /* under way; NULL: none */
 	struct tdd_outbox outbox;
 	struct tdd_holder holder;
 	struct tdd_charge count;
@@ -42,6 +49,10 @@ struct tdd_session {
 /* Takes the socket over, on success only. */
 int tdd_session_new(struct tdd_server *server, int socket_fd, struct tdd_session **ret_session,
 		    struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* Give back a part of what the client had, as much as there is time for (daemon/work.h). True when
+ * nothing is left: free it. */
+bool tdd_session_end_some(struct tdd_session *session);
 
 /* Drops all that the client had, flushes what its socket takes, and closes. Returns NULL. */
 struct tdd_session *tdd_session_free(struct tdd_session *session);
@@ -68,10 +79,10 @@ void tdd_session_reply_failure(struct tdd_session *session, uint64_t request_id,
 void tdd_session_end(struct tdd_session *session, uint64_t request_id,
 		     const struct tdp_fault *fault);
 
-/* The same for descriptors with a message that may not carry any. */
-void tdd_session_refuse_descriptors(struct tdd_session *session);
+/* Look for what arrives, or not for now. */
+void tdd_session_listen(struct tdd_session *session, bool listens);
 
-/* Close without a word. */
+/* Close without a word. It is freed in a turn of its own. */
 void tdd_session_close(struct tdd_session *session);
 
 /* Try again to send what is queued, then events. */

@@ -254,9 +254,10 @@ static bool is_sibling(const struct tdp_keyset_entry *a, const struct tdp_keyset
 	       memchr(b->key + parent_bytes, '/', b->size_bytes - parent_bytes) == NULL;
 }
 
-int tdp_keyset_check(const struct tdp_keyset *set, struct tdp_fault *fault)
+int tdp_keyset_check(const struct tdp_keyset *set, size_t first, size_t count,
+		     struct tdp_fault *fault)
 {
-	for (size_t i = 0; i < set->count; i++) {
+	for (size_t i = first; i < first + count; i++) {
 		const struct tdp_keyset_entry *entry = &set->entries[i];
 		int r;
 

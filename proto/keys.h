@@ -55,9 +55,10 @@ void tdp_keyset_deinit(struct tdp_keyset *set);
 int tdp_keyset_add(struct tdp_keyset *set, const char *key, size_t size_bytes,
 		   struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* Once all are added: TIDL_ERR_INVALID_ARGUMENT when one of them is also a mapping that another
- * lies in. */
-int tdp_keyset_check(const struct tdp_keyset *set, struct tdp_fault *fault) TDP_MUST_CHECK;
+/* Once all are added, look at @count of them from @first on: TIDL_ERR_INVALID_ARGUMENT when one of
+ * the others is also a mapping that one of these lies in. */
+int tdp_keyset_check(const struct tdp_keyset *set, size_t first, size_t count,
+		     struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* The index of a key, or -1. */
 int64_t tdp_keyset_find(const struct tdp_keyset *set, const char *key, size_t size_bytes);

@@ -144,7 +144,7 @@ static int draft_check_keys(const struct tidl_draft *draft, struct tdp_fault *fa
 	for (size_t i = 0; i < draft->mapping_count && r == 0; i++)
 		r = tdp_keyset_add(&keys, draft->mappings[i].key, strlen(draft->mappings[i].key),
 				   fault);
-	return r == 0 ? tdp_keyset_check(&keys, fault) : r;
+	return r == 0 ? tdp_keyset_check(&keys, 0, keys.count, fault) : r;
 }
 
 int tdc_draft_finish(const struct tidl_draft *draft, struct tdc_content *ret_content,

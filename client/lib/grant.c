@@ -233,7 +233,7 @@ static int grant_check_keys(struct tdc_grant *grant, struct tdp_fault *fault)
 		r = grant_add_key(grant, mapping->key, &refusal);
 	}
 	if (r == 0)
-		r = tdp_keyset_check(&grant->keys, &refusal);
+		r = tdp_keyset_check(&grant->keys, 0, grant->keys.count, &refusal);
 	return r < 0 ? granted_refuse(refusal.text, fault) : 0;
 }
 

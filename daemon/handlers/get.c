@@ -75,8 +75,11 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 	};
 	uint32_t owner_uid = tdd_lookup_owner(session, get->has_owner, get->owner_uid);
 	struct tdd_publication *publication;
-	int r = tdp_name_check(get->name, fault);
+	int r;
 
+	if (session->request->state)
+		return tdd_grant_go_on(session, fault);
+	r = tdp_name_check(get->name, fault);
 	if (r < 0)
 		return r;
 	if (get->generation != 0 && get->newer_than != 0)
@@ -89,7 +92,7 @@ int tdd_handle_get(struct tdd_session *session, const struct tdp_message *reques
 	if (get->generation != 0 && (!publication || !tdd_publication_is_attachable(publication)))
 		return get_gone(get, fault);
 	if (publication && publication->generation > get->newer_than)
-		return tdd_grant(session, publication, &wish, fault);
+		return tdd_grant_begin(session, publication, &wish, fault);
 	if (get->wait)
 		return get_park(session, request, owner_uid, fault);
 	return publication ? get_nothing_newer(get, fault)

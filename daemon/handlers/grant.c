@@ -6,10 +6,12 @@
 #include "daemon/handlers/grant.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
+#include "daemon/limits.h"
 #include "daemon/manifest.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
@@ -209,6 +211,14 @@ static int grant_selection(struct tdd_session *session, struct tdd_publication *
 	return 0;
 }
 
+static int grant_check(const struct tdd_session *session, const struct tdd_publication *publication,
+		       enum tidl_attach attach, struct tdp_fault *fault)
+{
+	int r = grant_check_rights(session, publication, attach, fault);
+
+	return r < 0 ? r : grant_check_access(publication, attach, fault);
+}
+
 int tdd_grant(struct tdd_session *session, struct tdd_publication *publication,
 	      const struct tdd_wish *wish, struct tdp_fault *fault)
 {
@@ -217,12 +227,93 @@ int tdd_grant(struct tdd_session *session, struct tdd_publication *publication,
 	int r;
 
 	tdp_arena_init(&arena, TDD_SELECTION_MAX_BYTES);
-	r = grant_check_rights(session, publication, wish->attach, fault);
-	if (r == 0)
-		r = grant_check_access(publication, wish->attach, fault);
+	r = grant_check(session, publication, wish->attach, fault);
 	if (r == 0)
 		r = tdd_select(publication, &wish->keys, &arena, &selection, fault);
 	return r < 0 ? r : grant_selection(session, publication, wish, &selection, fault);
+}
+
+/* ---- in several turns ---- */
+
+/* What a request that looks for its keys remembers. */
+struct grant_search {
+	struct tdd_wish wish;
+	struct tdd_reader *reader; /* so that the publication stays */
+	struct tdp_arena arena;
+	struct tdd_search search;
+	bool is_done;
+};
+
+static void grant_search_free(void *state)
+{
+	struct grant_search *grant = state;
+
+	tdd_search_deinit(&grant->search);
+	tdp_arena_deinit(&grant->arena);
+	if (grant->reader)
+		tdd_reader_leave(grant->reader);
+	free(grant);
+}
+
+static int grant_search_new(struct tdd_session *session, struct tdd_publication *publication,
+			    const struct tdd_wish *wish, struct tdp_fault *fault)
+{
+	struct grant_search *grant = malloc(sizeof(*grant));
+	int r;
+
+	if (!grant)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	grant->wish = *wish;
+	grant->reader = NULL;
+	grant->is_done = false;
+	tdp_arena_init(&grant->arena, TDD_SELECTION_MAX_BYTES);
+	r = tdd_search_init(&grant->search, publication, &wish->keys, &grant->arena, fault);
+	if (r == 0) {
+		grant->reader = tdd_reader_take(&session->holder, publication);
+		r = grant->reader ? 0 : tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	}
+	if (r < 0) {
+		grant_search_free(grant);
+		return r;
+	}
+	session->request->state = grant;
+	session->request->free_state = grant_search_free;
+	return 0;
+}
+
+/* So that it can be done at once. */
+static bool grant_is_short(const struct tdd_publication *publication, const struct tdd_wish *wish)
+{
+	size_t count = wish->keys.count + publication->tensor_count;
+
+	return wish->keys.count == 0 || count < TDD_SLICE_STEPS / TDD_ROW_STEPS;
+}
+
+int tdd_grant_begin(struct tdd_session *session, struct tdd_publication *publication,
+		    const struct tdd_wish *wish, struct tdp_fault *fault)
+{
+	int r;
+
+	if (grant_is_short(publication, wish))
+		return tdd_grant(session, publication, wish, fault);
+	if (!tdd_turns_may_begin(&session->server->turns))
+		return TDD_WORK_LEFT;
+	r = grant_check(session, publication, wish->attach, fault);
+	if (r == 0)
+		r = grant_search_new(session, publication, wish, fault);
+	return r < 0 ? r : tdd_grant_go_on(session, fault);
+}
+
+int tdd_grant_go_on(struct tdd_session *session, struct tdp_fault *fault)
+{
+	struct grant_search *grant = session->request->state;
+	int r = grant->is_done ? 0 : tdd_search_go_on(&grant->search, fault);
+
+	if (r != 0)
+		return r;
+	grant->is_done = true;
+	return grant_selection(session, grant->reader->publication, &grant->wish,
+			       &grant->search.selection, fault);
 }
 
 /* ---- GET_MORE ---- */

@@ -18,9 +18,18 @@ struct tdd_wish {
 	struct tdd_wanted_keys keys;
 };
 
-/* Check his rights and what others do with it, make the lease, and answer with GRANTED. */
+/* Check his rights and what others do with it, make the lease, and answer with GRANTED. All at
+ * once.
+ */
 int tdd_grant(struct tdd_session *session, struct tdd_publication *publication,
 	      const struct tdd_wish *wish, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* The same for session::request, in as many turns as it takes: the publication is the one that was
+ * found now, whatever becomes of its name meanwhile. Returns TDD_WORK_LEFT when it is to be gone on
+ * with. */
+int tdd_grant_begin(struct tdd_session *session, struct tdd_publication *publication,
+		    const struct tdd_wish *wish, struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdd_grant_go_on(struct tdd_session *session, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* The descriptors of the first part of a lease that @context, a session, has: their number, or -1
  * when it has ended. For the session's outbox. */

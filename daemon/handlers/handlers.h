@@ -3,6 +3,7 @@
 #define TDD_HANDLERS_HANDLERS_H
 
 #include "daemon/session.h"
+#include "daemon/work.h"
 #include "proto/base/attr.h"
 #include "proto/base/fault.h"
 #include "proto/wire/message.h"
@@ -10,7 +11,9 @@
 /*
  * One handler for each message that a client may send. The dispatcher has checked state, request id
  * and descriptors. A handler answers and returns 0, or returns the code that it recorded in the
- * fault: then nothing has changed, and the dispatcher sends the refusal.
+ * fault: then nothing has changed, and the dispatcher sends the refusal. One that takes long leaves
+ * off when the work of a turn is over (daemon/work.h), remembers in session::request how far it has
+ * come, and returns TDD_WORK_LEFT: it is called again in a later turn.
  */
 typedef int (*tdd_handler_fn)(struct tdd_session *session, const struct tdp_message *request,
 			      struct tdp_fault *fault);

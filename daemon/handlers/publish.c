@@ -6,6 +6,7 @@
 #include "daemon/handlers/publish.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "daemon/access.h"
 #include "daemon/handlers/handlers.h"
@@ -153,38 +154,80 @@ static void tell_of_pool(const struct tdd_pool_news *news, struct tdp_published 
 	published->dropped_ids = news->dropped_ids;
 }
 
-int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *request,
-		       struct tdp_fault *fault)
+static int publish(struct tdd_session *session, struct tdd_draft *draft, struct tdp_fault *fault)
 {
+	const struct tdp_publish *request = draft->publish;
 	struct tdp_message reply = {.kind = TDP_MESSAGE_PUBLISHED,
-				    .request_id = request->request_id};
+				    .request_id = session->request->message.request_id};
 	struct tdd_pool_news news = {.returned_count = 0};
-	tdd_auto_draft draft;
 	struct tdd_publication *publication = NULL;
 	struct tdd_name *entry = NULL;
-	int r;
+	int r = tdd_draft_check(draft, fault);
 
-	tdd_draft_init(&draft, session, &request->publish);
-	r = tdd_draft_check(&draft, fault);
 	if (r == 0)
-		r = prepare(session, &draft, request->publish.replace, &entry, &publication, fault);
+		r = prepare(session, draft, request->replace, &entry, &publication, fault);
 	if (r != 0)
 		return r;
-	if (!request->publish.check_only)
+	if (!request->check_only)
 		r = seal(publication, fault);
-	if (r != 0 || request->publish.check_only) {
+	if (r != 0 || request->check_only) {
 		undo(session, entry, publication);
 		if (r == 0)
-			tdd_session_reply_done(session, request->request_id);
+			tdd_session_reply_done(session, reply.request_id);
 		return r;
 	}
-	commit(session, entry, publication, request->publish.keep, &reply.published);
-	note_huge_pages(&draft);
-	if (request->publish.hands_over)
-		hand_over(session, &draft, request->publish.keeps_pooled, &news);
+	commit(session, entry, publication, request->keep, &reply.published);
+	note_huge_pages(draft);
+	if (request->hands_over)
+		hand_over(session, draft, request->keeps_pooled, &news);
 	tdd_pool_collect(&session->holder, &session->server->registry.last_hold_serial, &news);
 	tell_of_pool(&news, &reply.published);
 	tdd_session_reply(session, &reply, NULL, 0);
 	tdd_waiters_wake(publication);
 	return 0;
+}
+
+static void draft_free(void *state)
+{
+	tdd_draft_deinit(state);
+	free(state);
+}
+
+/* The draft stays from turn to turn. */
+static int publish_manifest(struct tdd_session *session, struct tdp_fault *fault)
+{
+	struct tdd_request *request = session->request;
+	struct tdd_draft *draft = request->state;
+
+	if (!draft && !tdd_turns_may_begin(&session->server->turns))
+		return TDD_WORK_LEFT;
+	if (!draft) {
+		draft = malloc(sizeof(*draft));
+		if (!draft)
+			return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+		tdd_draft_init(draft, session, &request->message.publish);
+		request->state = draft;
+		request->free_state = draft_free;
+	}
+	return publish(session, draft, fault);
+}
+
+static int publish_rows(struct tdd_session *session, struct tdp_fault *fault)
+{
+	tdd_auto_draft draft;
+
+	tdd_draft_init(&draft, session, &session->request->message.publish);
+	return publish(session, &draft, fault);
+}
+
+int tdd_handle_publish(struct tdd_session *session, const struct tdp_message *request,
+		       struct tdp_fault *fault)
+{
+	int r = 0;
+
+	if (!request->publish.has_manifest)
+		return publish_rows(session, fault);
+	if (session->request->fd < 0 && !session->request->state)
+		r = tdd_manifest_arrive(session, fault);
+	return r < 0 ? r : publish_manifest(session, fault);
 }

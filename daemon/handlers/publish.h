@@ -17,6 +17,14 @@
 #include "proto/wire/manifest.h"
 #include "proto/wire/message.h"
 
+/* How far the checks have come. */
+enum tdd_draft_stage {
+	TDD_DRAFT_BEGIN,
+	TDD_DRAFT_ROWS, /* with a manifest */
+	TDD_DRAFT_KEYS,
+	TDD_DRAFT_DONE
+};
+
 /*
  * What the checks of a PUBLISH find out, and all that making it visible needs. Rows are added one
  * by one, whether they come from the packet or from a manifest: segments, then tensors, then empty
@@ -35,7 +43,11 @@ struct tdd_draft {
 	struct tdd_exposure exposure;
 	size_t empty_mapping_count;
 	uint32_t last_position; /* of an empty mapping */
-	/* With a manifest. */
+	enum tdd_draft_stage stage;
+	/* With a manifest, whose check may take several turns. */
+	bool has_paused;
+	struct tdp_manifest_reader reader;
+	size_t key_position;	       /* keys that were compared with the others */
 	struct tdd_manifest *manifest; /* until a publication takes it over */
 	void *manifest_bytes;	       /* which the keys lie in */
 	struct tdp_manifest_row first; /* the first tensor */
@@ -46,7 +58,8 @@ void tdd_draft_init(struct tdd_draft *draft, const struct tdd_session *session,
 void tdd_draft_deinit(struct tdd_draft *draft);
 
 /* Check everything that does not depend on memory and quota (publish_check.c). Changes nothing but
- * marks; the draft borrows from its publish. */
+ * marks; the draft borrows from its publish. Returns TDD_WORK_LEFT when it is to be called again,
+ * as a manifest's may. */
 int tdd_draft_check(struct tdd_draft *draft, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* One segment that the publish names (publish_check.c). */
@@ -66,6 +79,11 @@ int tdd_draft_add_tensor(struct tdd_draft *draft, const struct tdp_tensor *tenso
 int tdd_draft_add_empty_mapping(struct tdd_draft *draft, const struct tdp_empty_mapping *mapping,
 				const char *key, struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdd_draft_end_rows(const struct tdd_draft *draft, struct tdp_fault *fault) TDP_MUST_CHECK;
+/* Compare some of the keys with all others. Returns TDD_WORK_LEFT while there are more. */
+int tdd_draft_check_keys(struct tdd_draft *draft, struct tdp_fault *fault) TDP_MUST_CHECK;
+
+/* A manifest has come with session::request, to which it belongs from now on. */
+int tdd_manifest_arrive(struct tdd_session *session, struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* All rows of the packet (publish_rows.c), or of its manifest (publish_manifest.c). */
 int tdd_draft_take_rows(struct tdd_draft *draft, struct tdp_fault *fault) TDP_MUST_CHECK;

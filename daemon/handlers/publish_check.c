@@ -134,7 +134,7 @@ static int check_retention(const struct tdd_session *session, const struct tdp_p
 	return 0;
 }
 
-int tdd_draft_check(struct tdd_draft *draft, struct tdp_fault *fault)
+static int check_all_but_rows(struct tdd_draft *draft, struct tdp_fault *fault)
 {
 	const struct tdp_publish *publish = draft->publish;
 	struct tdd_publication_spec *spec = &draft->spec;
@@ -148,10 +148,23 @@ int tdd_draft_check(struct tdd_draft *draft, struct tdp_fault *fault)
 		r = check_rights(draft->session, publish, &spec->rights, fault);
 	if (r == 0)
 		r = tdd_metadata_check(publish->metadata, fault);
+	return r;
+}
+
+int tdd_draft_check(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	int r = 0;
+
+	if (draft->stage == TDD_DRAFT_DONE)
+		return 0;
+	if (draft->stage == TDD_DRAFT_BEGIN)
+		r = check_all_but_rows(draft, fault);
 	if (r == 0)
-		r = publish->has_manifest ? tdd_draft_take_manifest(draft, fault)
-					  : tdd_draft_take_rows(draft, fault);
+		r = draft->publish->has_manifest ? tdd_draft_take_manifest(draft, fault)
+						 : tdd_draft_take_rows(draft, fault);
 	if (r == 0)
 		r = check_exposure(draft, fault);
+	if (r == 0)
+		draft->stage = TDD_DRAFT_DONE;
 	return r;
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rows of a PUBLISH that came as a manifest. The descriptor may be anything: it is asked for
- * its seals before all else, and only what can never change is read. What is not taken here is
- * closed by whoever received it.
+ * its seals before all else, and only what can never change is kept and read. What is not taken
+ * here is closed by whoever received it.
  */
 #include <stdlib.h>
 
+#include "daemon/access.h"
 #include "daemon/handlers/publish.h"
+#include "daemon/limits.h"
 #include "daemon/manifest.h"
 #include "daemon/server.h"
+#include "daemon/work.h"
 #include "proto/mem/sealed.h"
 
 /* What is no manifest breaks the protocol. */
@@ -30,19 +33,35 @@ static int manifest_check_form(const struct tdp_publish *publish, struct tdp_fau
 			     publish->name);
 }
 
+/* Before it is kept: closing what is no memory could hang. */
+int tdd_manifest_arrive(struct tdd_session *session, struct tdp_fault *fault)
+{
+	struct tdp_fdset *received = &session->server->received_fds;
+	size_t size_bytes;
+	int r = tdp_sealed_verify(received->fds[0], TDP_MANIFEST_MAX_BYTES, &size_bytes, fault);
+
+	if (r < 0)
+		return manifest_refuse(fault);
+	r = tdd_request_take_fd(session->request, received->fds[0],
+				tdd_holder_uid_account(&session->holder), fault);
+	if (r == 0)
+		(void)tdp_fdset_steal(received, 0);
+	return r;
+}
+
 static int manifest_receive(struct tdd_draft *draft, struct tdp_manifest *ret_counts,
 			    struct tdp_fault *fault)
 {
-	struct tdp_fdset *received = &draft->session->server->received_fds;
+	struct tdd_request *request = draft->session->request;
 	size_t size_bytes;
-	int r = tdp_sealed_verify(received->fds[0], TDP_MANIFEST_MAX_BYTES, &size_bytes, fault);
+	int r = tdp_sealed_verify(request->fd, TDP_MANIFEST_MAX_BYTES, &size_bytes, fault);
 
 	if (r < 0)
 		return manifest_refuse(fault);
 	draft->manifest_bytes = malloc(size_bytes);
 	if (!draft->manifest_bytes)
 		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	r = tdp_sealed_read(received->fds[0], draft->manifest_bytes, size_bytes, 0, fault);
+	r = tdp_sealed_read(request->fd, draft->manifest_bytes, size_bytes, 0, fault);
 	if (r < 0)
 		return manifest_refuse(fault);
 	r = tdp_manifest_count(draft->manifest_bytes, size_bytes, ret_counts, fault);
@@ -50,10 +69,10 @@ static int manifest_receive(struct tdd_draft *draft, struct tdp_manifest *ret_co
 		r = tdd_draft_begin_rows(draft, ret_counts, fault);
 	if (r < 0)
 		return r;
-	r = tdd_manifest_new(received->fds[0], size_bytes, ret_counts, &draft->manifest);
+	r = tdd_manifest_new(request->fd, size_bytes, ret_counts, &draft->manifest);
 	if (r < 0)
 		return tdp_fault_code(fault, r);
-	(void)tdp_fdset_steal(received, 0);
+	(void)tdd_request_steal_fd(request);
 	return 0;
 }
 
@@ -70,33 +89,35 @@ static void keep_first(struct tdd_draft *draft, const struct tdp_manifest_row *r
 static int add_row(struct tdd_draft *draft, const struct tdp_manifest_row *row,
 		   struct tdp_fault *fault)
 {
-	size_t position = draft->spec.tensor_count;
+	size_t position = draft->spec.tensor_count + draft->empty_mapping_count;
 
 	if (row->kind == TDP_MANIFEST_SEGMENT)
 		return tdd_draft_add_segment(draft, &row->segment, fault);
-	if (row->kind == TDP_MANIFEST_EMPTY_MAPPING)
-		return tdd_draft_add_empty_mapping(draft, &row->empty_mapping, row->raw_key, fault);
-	if (position == 0)
-		keep_first(draft, row);
 	draft->manifest->row_offsets[position] = (uint32_t)row->offset_bytes;
 	draft->manifest->row_offsets[position + 1] = (uint32_t)row->end_bytes;
+	if (row->kind == TDP_MANIFEST_EMPTY_MAPPING)
+		return tdd_draft_add_empty_mapping(draft, &row->empty_mapping, row->raw_key, fault);
+	if (draft->spec.tensor_count == 0)
+		keep_first(draft, row);
 	return tdd_draft_add_tensor(draft, &row->tensor, row->raw_key, fault);
 }
 
-int tdd_draft_take_manifest(struct tdd_draft *draft, struct tdp_fault *fault)
+/* All segments come first and are marked as long as nobody else marks any, hence in one turn. */
+static bool draft_may_pause(struct tdd_draft *draft, const struct tdp_manifest_row *row)
 {
-	struct tdp_manifest_reader reader;
-	struct tdp_manifest_row row;
-	struct tdp_manifest counts;
-	int r = manifest_check_form(draft->publish, fault);
+	if (row->kind == TDP_MANIFEST_SEGMENT || !tdd_work_is_over())
+		return false;
+	draft->has_paused = true;
+	return true;
+}
 
-	if (r == 0)
-		r = manifest_receive(draft, &counts, fault);
-	if (r < 0)
-		return r;
-	tdp_manifest_reader_init(&reader, draft->manifest_bytes, draft->manifest->size_bytes);
+static int draft_add_rows(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	struct tdp_manifest_row row;
+
 	for (;;) {
-		r = tdp_manifest_next(&reader, &row, fault);
+		int r = tdp_manifest_next(&draft->reader, &row, fault);
+
 		if (r < 0)
 			return r;
 		if (row.kind == TDP_MANIFEST_END)
@@ -104,7 +125,71 @@ int tdd_draft_take_manifest(struct tdd_draft *draft, struct tdp_fault *fault)
 		r = add_row(draft, &row, fault);
 		if (r < 0)
 			return r;
+		tdd_work_count((uint64_t)2 * TDD_ROW_STEPS);
+		if (draft_may_pause(draft, &row))
+			return TDD_WORK_LEFT;
 	}
 	draft->spec.manifest = draft->manifest;
 	return tdd_draft_end_rows(draft, fault);
+}
+
+static int draft_compare_keys(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	int r;
+
+	while ((r = tdd_draft_check_keys(draft, fault)) == TDD_WORK_LEFT) {
+		if (!tdd_work_is_over())
+			continue;
+		draft->has_paused = true;
+		break;
+	}
+	return r;
+}
+
+/* Others may have published the same memory meanwhile. */
+static int draft_check_access_again(const struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	for (size_t i = 0; i < draft->spec.segment_count; i++) {
+		int r = tdd_access_check(draft->segments[i], draft->spec.access, draft->spec.name,
+					 draft->publish->check_only, fault);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int draft_begin(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	struct tdp_manifest counts;
+	int r = manifest_check_form(draft->publish, fault);
+
+	if (r == 0)
+		r = manifest_receive(draft, &counts, fault);
+	if (r < 0)
+		return r;
+	tdd_work_count(draft->manifest->size_bytes / 8);
+	tdp_manifest_reader_init(&draft->reader, draft->manifest_bytes,
+				 draft->manifest->size_bytes);
+	return 0;
+}
+
+int tdd_draft_take_manifest(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	int r = 0;
+
+	if (draft->stage == TDD_DRAFT_BEGIN) {
+		r = draft_begin(draft, fault);
+		draft->stage = TDD_DRAFT_ROWS;
+	}
+	if (r == 0 && draft->stage == TDD_DRAFT_ROWS) {
+		r = draft_add_rows(draft, fault);
+		if (r == 0)
+			draft->stage = TDD_DRAFT_KEYS;
+	}
+	if (r == 0)
+		r = draft_compare_keys(draft, fault);
+	if (r == 0 && draft->has_paused)
+		r = draft_check_access_again(draft, fault);
+	return r;
 }

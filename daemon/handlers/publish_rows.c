@@ -8,14 +8,19 @@
 #include <string.h>
 
 #include "daemon/handlers/publish.h"
+#include "daemon/limits.h"
 #include "daemon/map.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
+#include "daemon/work.h"
 #include "proto/base/checked.h"
 #include "proto/tensor/layout.h"
 
 /* Of pointers and flags for the segments; what is allowed takes a fraction of it. */
 enum { DRAFT_ARENA_MAX_BYTES = 1 << 20 };
+
+/* Before anybody asks whether it takes too long. */
+enum { KEYS_PER_LOOK = 64 };
 
 void tdd_draft_init(struct tdd_draft *draft, const struct tdd_session *session,
 		    const struct tdp_publish *publish)
@@ -40,6 +45,9 @@ void tdd_draft_init(struct tdd_draft *draft, const struct tdd_session *session,
 	draft->exposure = (struct tdd_exposure){0};
 	draft->empty_mapping_count = 0;
 	draft->last_position = 0;
+	draft->stage = TDD_DRAFT_BEGIN;
+	draft->has_paused = false;
+	draft->key_position = 0;
 	draft->manifest = NULL;
 	draft->manifest_bytes = NULL;
 }
@@ -236,7 +244,20 @@ int tdd_draft_end_rows(const struct tdd_draft *draft, struct tdp_fault *fault)
 					     "leave it out",
 					     draft->segments[i]->id, draft->spec.name);
 	}
-	return draft->spec.is_bundle ? tdp_keyset_check(&draft->keys, fault) : 0;
+	return 0;
+}
+
+int tdd_draft_check_keys(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	size_t left = draft->keys.count - draft->key_position;
+	size_t count = left < KEYS_PER_LOOK ? left : KEYS_PER_LOOK;
+	int r = tdp_keyset_check(&draft->keys, draft->key_position, count, fault);
+
+	if (r < 0)
+		return r;
+	tdd_work_count(count * TDD_ROW_STEPS);
+	draft->key_position += count;
+	return draft->key_position < draft->keys.count ? TDD_WORK_LEFT : 0;
 }
 
 /* ---- the rows of a packet ---- */
@@ -253,7 +274,9 @@ static int add_rows(struct tdd_draft *draft, const struct tdp_manifest *rows,
 	for (size_t i = 0; r == 0 && i < rows->empty_mapping_count; i++)
 		r = tdd_draft_add_empty_mapping(draft, &rows->empty_mappings[i],
 						rows->empty_mappings[i].key, fault);
-	return r < 0 ? r : tdd_draft_end_rows(draft, fault);
+	if (r == 0)
+		r = tdd_draft_end_rows(draft, fault);
+	return r < 0 ? r : tdp_keyset_check(&draft->keys, 0, draft->keys.count, fault);
 }
 
 int tdd_draft_take_rows(struct tdd_draft *draft, struct tdp_fault *fault)

@@ -4,11 +4,13 @@
 
 #include "daemon/handlers/handlers.h"
 #include "daemon/lease.h"
+#include "daemon/limits.h"
 #include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/segment.h"
 #include "daemon/server.h"
+#include "daemon/work.h"
 #include "proto/names.h"
 
 static void reply_allocated(struct tdd_session *session, uint64_t request_id,
@@ -94,30 +96,55 @@ int tdd_handle_open(struct tdd_session *session, const struct tdp_message *reque
 	return 0;
 }
 
+static void release_lease(struct tdd_holder *holder, uint64_t lease_id, bool is_inherited)
+{
+	struct tdd_hold *lease = tdd_lease_find(holder, lease_id);
+
+	if (!lease)
+		return;
+	lease->is_inherited |= is_inherited;
+	tdd_work_count(TDD_DROP_STEPS);
+	tdd_hold_free(lease);
+}
+
+static void release_segment(struct tdd_holder *holder, uint64_t segment_id)
+{
+	struct tdd_hold *allocation = tdd_allocation_find(holder, segment_id);
+
+	if (allocation)
+		tdd_work_count(TDD_DROP_STEPS);
+	tdd_hold_free(allocation);
+	tdd_pooled_free(tdd_pool_find(holder, segment_id));
+}
+
+/* Unknown ids are no mistake: a release may cross the end of what it releases. @position counts all
+ * three lists. */
+static void release_one(struct tdd_holder *holder, const struct tdp_release *release,
+			size_t position)
+{
+	tdd_work_count(TDD_LOOK_STEPS);
+	if (position < release->lease_count) {
+		release_lease(holder, release->lease_ids[position], false);
+		return;
+	}
+	position -= release->lease_count;
+	if (position < release->inherited_count)
+		release_lease(holder, release->inherited_lease_ids[position], true);
+	else
+		release_segment(holder, release->segment_ids[position - release->inherited_count]);
+}
+
 int tdd_handle_release(struct tdd_session *session, const struct tdp_message *request,
 		       struct tdp_fault *fault)
 {
 	const struct tdp_release *release = &request->release;
+	size_t count = release->lease_count + release->inherited_count + release->segment_count;
+	size_t *position = &session->request->position;
 
 	(void)fault;
-	/* Unknown ids are no mistake: a release may cross the end of what it releases. */
-	for (size_t i = 0; i < release->lease_count; i++)
-		tdd_hold_free(tdd_lease_find(&session->holder, release->lease_ids[i]));
-	for (size_t i = 0; i < release->inherited_count; i++) {
-		struct tdd_hold *lease =
-			tdd_lease_find(&session->holder, release->inherited_lease_ids[i]);
-
-		if (lease)
-			lease->is_inherited = true;
-		tdd_hold_free(lease);
-	}
-	for (size_t i = 0; i < release->segment_count; i++) {
-		uint64_t id = release->segment_ids[i];
-
-		tdd_hold_free(tdd_allocation_find(&session->holder, id));
-		tdd_pooled_free(tdd_pool_find(&session->holder, id));
-	}
-	return 0;
+	while (*position < count && !tdd_work_is_over())
+		release_one(&session->holder, release, (*position)++);
+	return *position < count ? TDD_WORK_LEFT : 0;
 }
 
 int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *request,

@@ -89,7 +89,7 @@ static int check_set(const char *const *keys, size_t count, uint64_t secret)
 	for (size_t i = 0; i < count && result == 0; i++)
 		result = tdp_keyset_add(&set, keys[i], strlen(keys[i]), &fault);
 	if (result == 0)
-		result = tdp_keyset_check(&set, &fault);
+		result = tdp_keyset_check(&set, 0, set.count, &fault);
 	for (size_t i = 0; i < count && result == 0; i++)
 		cr_expect_eq(tdp_keyset_find(&set, keys[i], strlen(keys[i])), (int64_t)i);
 	return result;

@@ -18,6 +18,7 @@
 #include "daemon/pool.h"
 #include "daemon/publication.h"
 #include "proto/base/fd.h"
+#include "proto/mem/control.h"
 
 enum { DESCRIPTORS_PER_SEGMENT = 2, MEMFD_NAME_BYTES = 32 };
 
@@ -207,6 +208,7 @@ int tdd_segment_examine(const struct tdd_segment *segment, struct tdp_segment *r
 				       segment->id);
 	view.inode = status.st_ino;
 	view.huge_bytes = segment->huge_bytes;
+	view.step_word = tdp_control_peek_by_fd(segment->read_fd, view.control_offset_bytes);
 	*ret_view = view;
 	return 0;
 }

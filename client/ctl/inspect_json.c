@@ -85,6 +85,8 @@ static json_t *segment_to_json(const struct tidl_segment_info *segment)
 	ctl_json_set(object, "inode", ctl_json_number(segment->inode));
 	ctl_json_set(object, "seals", seals);
 	ctl_json_set(object, "huge_bytes", ctl_json_number(segment->huge_bytes));
+	ctl_json_set(object, "step", ctl_json_number(segment->step));
+	ctl_json_set(object, "updating", json_boolean(segment->is_updating));
 	return object;
 }
 

@@ -29,6 +29,7 @@ static const struct ctl_column segment_columns[] = {
 	{.title = "BYTES", .is_number = true},
 	{.title = "HUGE", .is_number = true},
 	{.title = "INODE", .is_number = true},
+	{.title = "STEP"},
 	{.title = "SEALS"},
 };
 
@@ -204,6 +205,8 @@ static void segments_print(const struct tidl_inspection *inspection, size_t coun
 		ctl_table_add(table, "%" PRIu64, segment->size_bytes);
 		ctl_table_add(table, "%" PRIu64, segment->huge_bytes);
 		ctl_table_add(table, "%" PRIu64, segment->inode);
+		ctl_table_add(table, "%" PRIu64 "%s", segment->step,
+			      segment->is_updating ? ", updating" : "");
 		ctl_table_add(table, "%s", seals);
 		free(seals);
 	}

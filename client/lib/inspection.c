@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "client/lib/call.h"
+#include "proto/mem/control.h"
 #include "proto/tensor/layout.h"
 
 /* More pages than any broker can have, so that one which never ends is noticed. */
@@ -80,6 +81,8 @@ static int inspection_add_segments(struct tidl_inspection *inspection,
 			.seals = segment->seals,
 			.inode = segment->inode,
 			.huge_bytes = segment->huge_bytes,
+			.step = tdp_word_steps(segment->step_word),
+			.is_updating = tdp_word_is_open(segment->step_word),
 		};
 	}
 	return 0;

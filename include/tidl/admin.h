@@ -95,6 +95,8 @@ struct tidl_segment_info {
 	uint32_t seals;		  /* F_SEAL_* bits read from the kernel by the broker, just now */
 	uint64_t inode;		  /* of the memfd, as in /proc/PID/maps */
 	uint64_t huge_bytes;	  /* of the data in huge pages, as the publisher has it mapped */
+	uint64_t step;		  /* complete steps (step.h), as its writers count them */
+	int is_updating;	  /* non-zero: an update is open just now, or was left open */
 };
 
 /* One tensor of a publication. */

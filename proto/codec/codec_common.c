@@ -186,6 +186,7 @@ int tdp_codec_unpack_segment(struct tdp_codec *codec, const Tidl__Wire__Segment 
 	ret_segment->seals = wire->seals;
 	ret_segment->inode = wire->inode;
 	ret_segment->huge_bytes = wire->huge_bytes;
+	ret_segment->step_word = wire->step_word;
 	return 0;
 }
 
@@ -208,6 +209,8 @@ static void segment_pack(const struct tdp_segment *segment, Tidl__Wire__Segment 
 	wire->inode = segment->inode;
 	wire->has_huge_bytes = segment->huge_bytes != 0;
 	wire->huge_bytes = segment->huge_bytes;
+	wire->has_step_word = segment->step_word != 0;
+	wire->step_word = segment->step_word;
 }
 
 int tdp_codec_pack_segment(struct tdp_codec *codec, const struct tdp_segment *segment,

@@ -149,3 +149,12 @@ void tdp_control_wake_by_fd(int fd, uint64_t offset_bytes)
 	tdp_control_wake(control);
 	(void)tdp_control_unmap(control);
 }
+
+uint64_t tdp_control_peek_by_fd(int fd, uint64_t offset_bytes)
+{
+	uint64_t word;
+
+	if (pread(fd, &word, sizeof(word), (off_t)offset_bytes) != (ssize_t)sizeof(word))
+		return 0;
+	return word;
+}

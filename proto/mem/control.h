@@ -76,4 +76,7 @@ void tdp_control_wake(const struct tdp_control *control);
 /* The same without a map of one's own: for the broker, which keeps none. Best effort. */
 void tdp_control_wake_by_fd(int fd, uint64_t offset_bytes);
 
+/* The word as it is now, read without a map. 0 when there is none. */
+uint64_t tdp_control_peek_by_fd(int fd, uint64_t offset_bytes);
+
 #endif

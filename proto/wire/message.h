@@ -78,6 +78,7 @@ struct tdp_segment {
 	uint32_t seals;		       /* inspection only */
 	uint64_t inode;		       /* inspection only */
 	uint64_t huge_bytes;	       /* in huge pages, as its publisher says */
+	uint64_t step_word;	       /* inspection only: of the control page (mem/control.h) */
 };
 
 /* A mapping of a bundle with nothing in it. */

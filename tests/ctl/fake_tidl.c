@@ -122,6 +122,8 @@ static const struct tidl_segment_info segments[] = {
 		.data_size_bytes = 4096,
 		.seals = 0x47,
 		.inode = 2061,
+		.step = 12,
+		.is_updating = 1,
 	},
 	{
 		.id = 8,

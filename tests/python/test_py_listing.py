@@ -71,6 +71,22 @@ def test_inspect(client: tidl.Client, peer: Peer, name: str) -> None:
     assert all(holder.process.command for holder in info.holders)
 
 
+def test_inspect_shows_steps(client: tidl.Client, peer: Peer, name: str) -> None:
+    def steps() -> tuple[int, bool]:
+        (segment,) = client.inspect(name).segments
+        return segment.step, segment.updating
+
+    peer.do(f"x = client.zeros(3)\nclient.publish({name!r}, x, access='live')")
+    assert steps() == (0, False)
+    peer.do("x.commit()\nupdate = x.update()\nupdate.__enter__()")
+    assert steps() == (1, True)
+    peer.do("update.__exit__(None, None, None)")
+    assert steps() == (2, False)
+    peer.do("update = x.update()\nupdate.__enter__()")
+    peer.kill()
+    assert steps() == (2, True)
+
+
 def test_inspect_says_what_stays_and_what_ends(client: tidl.Client, name: str) -> None:
     made = [client.publish(name, b"x", replace=True, keep=3).generation for _ in range(4)]
     info = client.inspect(name)

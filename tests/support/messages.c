@@ -19,6 +19,7 @@ static const struct tdp_segment sample_segments[] = {
 		.seals = 0x2e,
 		.inode = 1u << 20,
 		.huge_bytes = 2u << 20,
+		.step_word = (7u << 1) | 1,
 	},
 	{.kind = TDP_SEGMENT_DEVICE_CHUNKS, .id = 12, .size_bytes = 1u << 21},
 };

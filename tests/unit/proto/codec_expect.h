@@ -54,6 +54,7 @@ static inline void expect_segments(size_t got_count, const struct tdp_segment *g
 		EXPECT(seals);
 		EXPECT(inode);
 		EXPECT(huge_bytes);
+		EXPECT(step_word);
 	}
 }
 

@@ -120,13 +120,15 @@ static PyObject *result_holder(const struct tidl_holder *holder)
 
 static PyObject *result_segment(const struct tidl_segment_info *segment)
 {
-	return Py_BuildValue("{s:K,s:K,s:K,s:K,s:k,s:K,s:K}", "id", (unsigned long long)segment->id,
-			     "size_bytes", (unsigned long long)segment->size_bytes,
-			     "data_offset_bytes", (unsigned long long)segment->data_offset_bytes,
-			     "data_size_bytes", (unsigned long long)segment->data_size_bytes,
-			     "seals", (unsigned long)segment->seals, "inode",
-			     (unsigned long long)segment->inode, "huge_bytes",
-			     (unsigned long long)segment->huge_bytes);
+	return Py_BuildValue(
+		"{s:K,s:K,s:K,s:K,s:k,s:K,s:K,s:K,s:N}", "id", (unsigned long long)segment->id,
+		"size_bytes", (unsigned long long)segment->size_bytes, "data_offset_bytes",
+		(unsigned long long)segment->data_offset_bytes, "data_size_bytes",
+		(unsigned long long)segment->data_size_bytes, "seals",
+		(unsigned long)segment->seals, "inode", (unsigned long long)segment->inode,
+		"huge_bytes", (unsigned long long)segment->huge_bytes, "step",
+		(unsigned long long)segment->step, "updating",
+		PyBool_FromLong(segment->is_updating));
 }
 
 static PyObject *result_tensor(const struct tidl_tensor_info *tensor)

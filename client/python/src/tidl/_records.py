@@ -136,6 +136,8 @@ class Segment:
         seals: names of the F_SEAL_ flags that the kernel reported just now.
         inode: of the memfd, as in /proc/PID/maps.
         huge_bytes: what of it lies in huge pages, as the publisher has it mapped.
+        step: how many steps are complete, as its writers count them.
+        updating: whether an update is open just now, or was left open by who has died.
     """
 
     id: int
@@ -145,6 +147,8 @@ class Segment:
     seals: tuple[str, ...]
     inode: int
     huge_bytes: int
+    step: int
+    updating: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,18 @@ static bool use_is_over(struct tidl_client *client, struct tdc_moved_use *use)
 	return tidl_pending_is_done(use->release) != 0;
 }
 
-/* Uses come at the head only, and go here only: the list may be read without the lock. */
+static bool use_is_listed(struct tidl_client *client, const struct tdc_moved_use *use)
+{
+	bool is_listed;
+
+	tdc_client_lock(client);
+	is_listed = use->is_listed;
+	tdc_client_unlock(client);
+	return is_listed;
+}
+
+/* Uses come at the head only, and go here only: the list may be walked without the lock, and whom
+ * a thread drops is busy. */
 static bool moved_is_unused(struct tidl_client *client, struct tdc_moved *moved)
 {
 	struct tdc_moved_use *use;
@@ -165,7 +176,7 @@ static bool moved_is_unused(struct tidl_client *client, struct tdc_moved *moved)
 	tdc_client_unlock(client);
 	for (struct tdc_moved_use *next; use != NULL; use = next) {
 		next = use->next;
-		if (use->is_listed || (!use->is_dropped && !use_is_over(client, use))) {
+		if (use_is_listed(client, use) || (!use->is_dropped && !use_is_over(client, use))) {
 			is_unused = false;
 			continue;
 		}

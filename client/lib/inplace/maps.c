@@ -15,13 +15,7 @@
 
 #include "proto/base/fd.h"
 
-enum {
-	READ_STEP_BYTES = 1 << 16,
-	MAPS_FIRST_CAPACITY = 256,
-
-	/* More than a line with the longest path. */
-	LOOK_BYTES = 8192,
-};
+enum { READ_STEP_BYTES = 1 << 16, MAPS_FIRST_CAPACITY = 256 };
 
 static int text_read(const char *path, char **ret_text, struct tdp_fault *fault)
 {
@@ -185,59 +179,80 @@ void tdc_maps_deinit(struct tdc_maps *maps)
 	memset(maps, 0, sizeof(*maps));
 }
 
-int tdc_maps_open(void)
+int tdc_maps_view_open(struct tdc_maps_view *view)
 {
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
+	if (view->fd < 0)
+		view->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	return view->fd < 0 ? errno : 0;
 }
 
-/* The complete lines of @text. 1 when all maps that matter have come, 0, or a fault's code. */
-static int lines_look(char *text, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
-		      struct tdp_fault *fault, char **ret_rest)
+void tdc_maps_view_close(struct tdc_maps_view *view)
 {
+	view->fd = tdp_fd_close(view->fd);
+	tdc_maps_view_rewind(view);
+}
+
+void tdc_maps_view_rewind(struct tdc_maps_view *view)
+{
+	view->offset = 0;
+	view->position = 0;
+	view->length = 0;
+}
+
+/* Lines that are complete. 1 when all maps that matter have come, 0, or a fault's code. What goes
+ * on behind @end, or lies there, stays for the next look. */
+static int view_parse(struct tdc_maps_view *view, uintptr_t begin, uintptr_t end,
+		      struct tdc_maps *maps, struct tdp_fault *fault)
+{
+	char *line = view->text;
 	struct tdc_map map;
 	char *line_end;
+	int r = 0;
 
-	for (; (line_end = strchr(text, '\n')) != NULL; text = line_end + 1) {
-		*line_end = '\0';
-		if (!map_parse(text, &map) || map.end <= begin)
-			continue;
-		if (map.begin >= end)
-			return 1;
-		if (maps->count == maps->capacity)
-			return tdp_fault_set(fault, TIDL_ERR_LIMIT,
-					     "the memory has been cut into more than %zu maps",
-					     maps->capacity);
-		maps->maps[maps->count++] = map;
+	view->text[view->length] = '\0';
+	for (; r == 0 && (line_end = strchr(line, '\n')) != NULL; line = line_end + 1) {
+		bool is_map = map_parse(line, &map) && map.end > begin;
+
+		if (is_map && map.begin >= end)
+			r = 1;
+		else if (is_map && maps->count == maps->capacity)
+			r = tdp_fault_set(fault, TIDL_ERR_LIMIT,
+					  "the memory has been cut into more than %zu maps",
+					  maps->capacity);
+		else if (is_map)
+			maps->maps[maps->count++] = map;
+		if (is_map && map.end > end)
+			r = 1;
+		if (r != 0)
+			break;
 	}
-	*ret_rest = text;
-	return 0;
+	view->length -= (size_t)(line - view->text);
+	memmove(view->text, line, view->length);
+	return r;
 }
 
-int tdc_maps_look(int fd, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
+int tdc_maps_look(struct tdc_maps_view *view, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
 		  struct tdp_fault *fault)
 {
-	char text[LOOK_BYTES];
-	size_t length = 0;
-	off_t offset = 0;
-	ssize_t count;
+	ssize_t count = 1;
+	int r = 0;
 
 	maps->count = 0;
-	while ((count = pread(fd, text + length, sizeof(text) - 1 - length, offset)) > 0) {
-		char *rest = text;
-		int r;
-
-		offset += count;
-		length += (size_t)count;
-		text[length] = '\0';
-		r = lines_look(text, begin, end, maps, fault, &rest);
+	if (begin < view->position)
+		tdc_maps_view_rewind(view);
+	view->position = begin;
+	while (r == 0 && count > 0) {
+		r = view_parse(view, begin, end, maps, fault);
 		if (r != 0)
-			return r < 0 ? r : 0;
-		length -= (size_t)(rest - text);
-		memmove(text, rest, length);
+			break;
+		count = pread(view->fd, view->text + view->length,
+			      TDC_MAPS_TEXT_BYTES - view->length, view->offset);
+		if (count < 0)
+			return tdp_fault_errno(fault, errno, "cannot read /proc/self/maps");
+		view->offset += count;
+		view->length += (size_t)count;
 	}
-	return count < 0 ? tdp_fault_errno(fault, errno, "cannot read /proc/self/maps") : 0;
+	return r < 0 ? r : 0;
 }
 
 /* The first map that ends behind @address. */

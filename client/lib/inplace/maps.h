@@ -38,16 +38,31 @@ struct tdc_maps {
 int tdc_maps_load(struct tdc_maps *maps, struct tdp_fault *fault) TDP_MUST_CHECK;
 void tdc_maps_deinit(struct tdc_maps *maps);
 
-/* A descriptor to look at them through, again and again; -errno. It shows those of the process that
- * has opened it. */
-int tdc_maps_open(void) TDP_MUST_CHECK;
+/* More than a line with the longest path. */
+enum { TDC_MAPS_TEXT_BYTES = 8192 };
+
+/* To look at some of them without memory. */
+struct tdc_maps_view {
+	int fd; /* -1: not open. It shows those of the process that has opened it */
+	off_t offset;
+	uintptr_t position; /* of the last look's begin */
+	size_t length;
+	char text[TDC_MAPS_TEXT_BYTES + 1]; /* read, and not needed so far */
+};
+
+/* 0 or an errno. */
+int tdc_maps_view_open(struct tdc_maps_view *view) TDP_MUST_CHECK;
+void tdc_maps_view_close(struct tdc_maps_view *view);
+
+/* The next look starts anew, so that it sees what has changed. */
+void tdc_maps_view_rewind(struct tdc_maps_view *view);
 
 /*
- * Through such a descriptor, those that lie in [@begin, @end), at least in part. Needs no memory:
- * @maps has room for `capacity` of them, TIDL_ERR_LIMIT when there are more. Does not tell what is
- * locked.
+ * Those that lie in [@begin, @end), at least in part. Ascending looks read everything once
+ * together. @maps has room for `capacity` of them, TIDL_ERR_LIMIT when there are more. Does not
+ * tell what is locked.
  */
-int tdc_maps_look(int fd, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
+int tdc_maps_look(struct tdc_maps_view *view, uintptr_t begin, uintptr_t end, struct tdc_maps *maps,
 		  struct tdp_fault *fault) TDP_MUST_CHECK;
 
 /* Is all of [@begin, @end) private anonymous memory that can be written, and may its pages be

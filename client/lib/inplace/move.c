@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "client/lib/inplace/guard.h"
+#include "client/lib/inplace/provisions.h"
 #include "client/lib/inplace/retreat.h"
 #include "proto/mem/memfd.h"
 
@@ -28,6 +29,7 @@ static pthread_mutex_t moves_mutex = PTHREAD_MUTEX_INITIALIZER;
 void tdc_moves_lock(void)
 {
 	pthread_mutex_lock(&moves_mutex);
+	tdc_provisions_look_anew();
 }
 
 void tdc_moves_unlock(void)
@@ -162,11 +164,12 @@ static size_t range_piece_bytes(const struct tdc_range *range)
 static int move_fail(int error, const struct tdc_range *range, struct tdp_fault *fault)
 {
 	if (error == ENOSPC || error == ENOMEM)
-		return tdp_fault_set(fault, TIDL_ERR_NO_MEMORY,
-				     "the system has no memory to move %zu bytes into a segment: "
-				     "free some, or raise the memory limit of this process's "
-				     "cgroup",
-				     range->size_bytes);
+		return tdp_fault_set(
+			fault, TIDL_ERR_NO_MEMORY,
+			"the system has no memory to move %zu bytes into a segment, or "
+			"this process has too many maps: free some, or raise the "
+			"memory limit of its cgroup (vm.max_map_count)",
+			range->size_bytes);
 	if (error == ENOENT || error == EFAULT)
 		return tdp_fault_set(fault, TIDL_ERR_INVALID_ARGUMENT,
 				     "the memory was freed while it was moved into a segment: "

@@ -132,7 +132,7 @@ static int moved_check(const struct tdc_moved *moved, struct tdp_fault *fault)
 
 static void moved_take_back(struct tdc_moved *moved)
 {
-	for (size_t i = moved->part_count; i-- > 0;)
+	for (size_t i = 0; i < moved->part_count; i++)
 		tdc_move_undo(&moved->parts[i].range, &moved->parts[i].backing);
 }
 
@@ -275,13 +275,13 @@ static int moved_claim(struct tidl_client *client, struct tdc_moved *moved, stru
 	return r;
 }
 
-/* All parts, whatever becomes of one. Moves locked. */
+/* All parts, whatever becomes of one; ascending, so that the maps are read once. Moves locked. */
 static int moved_unmove_parts(struct tdc_moved *moved, struct tdp_fault *fault)
 {
 	struct tdp_fault one;
 	int r = 0;
 
-	for (size_t i = moved->part_count; i-- > 0;) {
+	for (size_t i = 0; i < moved->part_count; i++) {
 		struct tdc_moved_part *part = &moved->parts[i];
 
 		/* Who made it read-only has ended all writing, and the kernel watches no such map.
@@ -319,7 +319,7 @@ static void moved_keep(struct tdc_moved *moved)
 	for (size_t i = 0; i < moved->part_count; i++) {
 		const struct tdc_range *range = &moved->parts[i].range;
 
-		if (range->shared_bytes == range->size_bytes)
+		if (range->shared_bytes == range->size_bytes && !range->is_apart)
 			moved->parts[i].segment->is_leaving = false;
 	}
 }

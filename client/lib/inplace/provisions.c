@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 
 #include "client/lib/inplace/guard.h"
-#include "client/lib/inplace/maps.h"
-#include "proto/base/fd.h"
 #include "proto/mem/memfd.h"
 
 /* mremap() to a fixed place, which nets at most one map, is refused already seven below the limit,
@@ -19,9 +17,9 @@ enum { ROOM_MAPS = 10 };
 
 static struct {
 	size_t user_count;
-	int maps_fd; /* -1: none */
-	void *room;  /* ROOM_MAPS maps of a page each; NULL: none */
-} provisions = {.maps_fd = -1};
+	struct tdc_maps_view view;
+	void *room; /* ROOM_MAPS maps of a page each; NULL: none */
+} provisions = {.view = {.fd = -1}};
 
 /* Maps are told apart by their rights. */
 static void room_make(void)
@@ -42,15 +40,15 @@ static void room_make(void)
 
 static void provisions_get(void)
 {
-	(void)tdc_guard_prepare();
-	(void)tdc_provisions_maps();
+	(void)!tdc_guard_prepare();
+	(void)!tdc_maps_view_open(&provisions.view);
 	room_make();
 }
 
 static void provisions_drop(void)
 {
 	tdc_guard_drop();
-	provisions.maps_fd = tdp_fd_close(provisions.maps_fd);
+	tdc_maps_view_close(&provisions.view);
 }
 
 void tdc_provisions_take(void)
@@ -74,13 +72,15 @@ void tdc_provisions_renew(void)
 		provisions_get();
 }
 
-int tdc_provisions_maps(void)
+struct tdc_maps_view *tdc_provisions_view(int *ret_error)
 {
-	int fd = provisions.maps_fd >= 0 ? provisions.maps_fd : tdc_maps_open();
+	*ret_error = tdc_maps_view_open(&provisions.view);
+	return *ret_error == 0 ? &provisions.view : NULL;
+}
 
-	if (fd >= 0)
-		provisions.maps_fd = fd;
-	return fd;
+void tdc_provisions_look_anew(void)
+{
+	tdc_maps_view_rewind(&provisions.view);
 }
 
 bool tdc_provisions_make_room(void)

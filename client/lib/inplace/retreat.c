@@ -54,13 +54,14 @@ static int unmove_check(struct tdc_range *range, const struct tdc_backing *backi
 	struct tdc_maps maps = {.capacity = RANGE_MAPS_MAX, .maps = found};
 	struct tdc_map file = backing->file;
 	uintptr_t begin = (uintptr_t)range->begin;
-	int fd = tdc_provisions_maps();
+	int error;
+	struct tdc_maps_view *view = tdc_provisions_view(&error);
 	size_t left_bytes;
 	int r;
 
-	if (fd < 0)
-		return tdp_fault_errno(fault, -fd, "cannot read /proc/self/maps");
-	r = tdc_maps_look(fd, begin, begin + range->shared_bytes, &maps, fault);
+	if (view == NULL)
+		return tdp_fault_errno(fault, error, "cannot read /proc/self/maps");
+	r = tdc_maps_look(view, begin, begin + range->shared_bytes, &maps, fault);
 	if (r < 0)
 		return r;
 	file.is_shared = !range->is_apart;

@@ -3,6 +3,7 @@
  * died, other threads, limits of the process. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -182,9 +183,9 @@ TT_TEST(inplace_ends, without_a_map_left)
 
 	require_plain_malloc();
 	shared_init(&shared);
-	tt_limit_maps(1);
-	result = tidl_unshare(shared.world.client, "x");
 	tt_limit_maps(0);
+	result = tidl_unshare(shared.world.client, "x");
+	tt_limit_maps(SIZE_MAX);
 	cr_expect_eq(result, 0, "%s", tidl_last_error());
 	shared_expect_ended(&shared);
 	shared_deinit(&shared);
@@ -199,9 +200,9 @@ TT_TEST(inplace_ends, without_a_map_left_nothing_is_moved)
 	require_plain_malloc();
 	tt_world_init(&world);
 	tt_memory_init(&memory, 2 * PIECE_BYTES + 3 * TT_PAGE_BYTES);
-	tt_limit_maps(1);
-	result = tt_memory_publish(&memory, world.client, "x");
 	tt_limit_maps(0);
+	result = tt_memory_publish(&memory, world.client, "x");
+	tt_limit_maps(SIZE_MAX);
 	cr_expect_eq(result, TIDL_ERR_NO_MEMORY, "%s", tidl_last_error());
 	cr_expect(tt_memory_is_private(&memory));
 	tt_memory_expect_intact(&memory);
@@ -209,6 +210,75 @@ TT_TEST(inplace_ends, without_a_map_left_nothing_is_moved)
 	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
 	tt_memory_expect_intact(&memory);
 	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}
+
+enum { RANGES = 200 };
+
+/* A bundle of many ranges, each of which takes maps. */
+struct ranges {
+	struct tidl_draft *draft;
+	struct tt_memory memories[RANGES];
+	struct tidl_block blocks[RANGES];
+	struct tidl_publish_options options;
+};
+
+static void ranges_init(struct ranges *ranges)
+{
+	cr_assert_eq(tidl_draft_new(&ranges->draft), 0);
+	for (size_t i = 0; i < RANGES; i++) {
+		char key[8];
+
+		(void)snprintf(key, sizeof(key), "%zu", i);
+		tt_memory_init(&ranges->memories[i], 4 * TT_PAGE_BYTES);
+		ranges->blocks[i] = ranges->memories[i].block;
+		cr_assert_eq(
+			tidl_draft_add(ranges->draft, key, &ranges->memories[i].foreign.managed),
+			0);
+	}
+	ranges->options = (struct tidl_publish_options){
+		.size = sizeof(ranges->options),
+		.copy = TIDL_COPY_NEVER,
+		.block_count = RANGES,
+		.blocks = ranges->blocks,
+	};
+}
+
+static void ranges_expect_private(const struct ranges *ranges)
+{
+	for (size_t i = 0; i < RANGES; i++) {
+		cr_assert(tt_memory_is_private(&ranges->memories[i]), "%zu", i);
+		tt_memory_expect_intact(&ranges->memories[i]);
+	}
+}
+
+TT_TEST(inplace_ends, many_ranges_at_the_limit_of_maps)
+{
+	static struct ranges ranges;
+	struct tt_world world;
+	int result;
+
+	require_plain_malloc();
+	tt_world_init(&world);
+	ranges_init(&ranges);
+	/* In the middle there are no more. */
+	tt_limit_maps(RANGES);
+	result = tidl_publish_bundle(world.client, "b", ranges.draft, &ranges.options, NULL);
+	tt_limit_maps(SIZE_MAX);
+	cr_expect_eq(result, TIDL_ERR_NO_MEMORY, "%s", tidl_last_error());
+	ranges_expect_private(&ranges);
+	cr_assert_eq(tidl_publish_bundle(world.client, "b", ranges.draft, &ranges.options, NULL), 0,
+		     "%s", tidl_last_error());
+	tidl_draft_free(ranges.draft);
+	tt_limit_maps(0);
+	result = tidl_unshare(world.client, "b");
+	tt_limit_maps(SIZE_MAX);
+	cr_expect_eq(result, 0, "%s", tidl_last_error());
+	for (size_t i = 0; i < RANGES; i++) {
+		cr_expect_eq(ranges.memories[i].foreign.deleted, 1);
+		tt_memory_expect_intact(&ranges.memories[i]);
+		tt_memory_deinit(&ranges.memories[i]);
+	}
 	tt_world_deinit(&world);
 }
 

@@ -11,8 +11,9 @@ void tt_limit_addresses(size_t room_bytes);
 /* No new descriptor, until it is called with 0. */
 void tt_limit_descriptors(int is_limited);
 
-/* As many maps as the system allows, until it is called with 0. */
-void tt_limit_maps(int is_limited);
+/* No more than @room_count maps beyond what the process has now; SIZE_MAX: as many as the system
+ * allows again. */
+void tt_limit_maps(size_t room_count);
 
 /* From here on this process, for ever, gets EPERM from userfaultfd(). */
 void tt_forbid_userfaultfd(void);

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from c_programs import compiled
 
 import tidl
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/bundles.md").read_text()
 PACKAGE = Path(tidl.__file__).parent
-BUILD = Path(os.environ.get("TIDL_BUILD_DIR", ROOT / "build/release"))
 
 EXAMPLES = re.findall(
     r"<!-- example: (\w+) -->\n```(python|c)\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL
@@ -39,22 +39,6 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def test_every_example_is_run() -> None:
     assert len(EXAMPLES) == PAGE.count("```python") + PAGE.count("```c\n") == 5
-
-
-def compiled(program: str, folder: Path) -> list[str | Path]:
-    source = folder / "example.c"
-    source.write_text(program)
-    library = BUILD / "client/lib"
-    subprocess.run(
-        [
-            *(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", source),
-            *("-o", folder / "example", f"-I{ROOT / 'include'}", f"-I{BUILD / 'include'}"),
-            *(f"-L{library}", f"-Wl,-rpath,{library}", "-ltidl"),
-        ],
-        check=True,
-        timeout=120,
-    )
-    return [folder / "example"]
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from c_programs import compiled
 
 import tidl
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {name: (ROOT / f"docs/{name}.md").read_text() for name in ("waiting", "pickling")}
 PACKAGE = Path(tidl.__file__).parent
-BUILD = Path(os.environ.get("TIDL_BUILD_DIR", ROOT / "build/release"))
 
 EXAMPLES = [
     example
@@ -44,22 +44,6 @@ def test_every_example_is_run() -> None:
     assert len(EXAMPLES) == fences == 7
 
 
-def compiled(program: str, folder: Path) -> list[str | Path]:
-    source = folder / "example.c"
-    source.write_text(program)
-    library = BUILD / "client/lib"
-    subprocess.run(
-        [
-            *(os.environ.get("CC", "cc"), "-Wall", "-Wextra", "-Werror", source),
-            *("-o", folder / "example", f"-I{ROOT / 'include'}", f"-I{BUILD / 'include'}"),
-            *(f"-L{library}", f"-Wl,-rpath,{library}", "-ltidl"),
-        ],
-        check=True,
-        timeout=120,
-    )
-    return [folder / "example"]
-
-
 @pytest.mark.parametrize(
     ("language", "program", "expected"),
     [example[1:] for example in EXAMPLES],
@@ -69,8 +53,6 @@ def test_example_runs_as_printed(
     environment: dict[str, str], tmp_path: Path, language: str, program: str, expected: str
 ) -> None:
     if language == "c":
-        if not (BUILD / "client/lib/libtidl.so").exists():
-            pytest.skip(f"there is no library in {BUILD}")
         command = compiled(program, tmp_path)
     else:
         script = tmp_path / "example.py"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from c_programs import compiled
 
 import tidl
 
@@ -20,6 +21,7 @@ PAGE = (ROOT / "docs/live.md").read_text()
 # A program, and what it prints if that is shown. Those that begin with the name of a file belong to
 # the next one that prints something.
 EXAMPLES = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```)?", PAGE, re.DOTALL)
+C_EXAMPLES = re.findall(r"```c\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
 
 
 def scenes() -> Iterator[list[tuple[str, str]]]:
@@ -46,6 +48,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_examples_are_found() -> None:
     assert [len(scene) for scene in scenes()] == [2, 1, 1, 2]
     assert len(EXAMPLES) == PAGE.count("```python")
+    assert len(C_EXAMPLES) == PAGE.count("```c\n") == 1
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -66,6 +69,20 @@ def test_example(number: int, environment: dict[str, str], tmp_path: Path) -> No
         output, errors = program.communicate(timeout=90)
         lines = [line for line in output.splitlines(True) if not line.startswith("[Taichi]")]
         assert (program.returncode, "".join(lines)) == (0, expected), errors
+
+
+def test_example_in_c(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["TIDL_DAEMON"] = str(Path(tidl.__file__).parent / "bin" / "tidld")
+    ((program, expected),) = C_EXAMPLES
+    done = subprocess.run(
+        compiled(program, tmp_path),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 
 def test_links_lead_somewhere() -> None:

@@ -7,8 +7,15 @@
 #include "daemon/loop.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <uv.h>
+
+#include "proto/base/fd.h"
+
+/* The rest is told in the next turn. */
+enum { EDGES_PER_TURN = 64 };
 
 struct tdd_loop {
 	uv_loop_t uv;
@@ -22,6 +29,12 @@ struct tdd_watch {
 	uv_poll_t uv;
 	tdd_watch_fn fn;
 	void *context;
+};
+
+struct tdd_edges {
+	struct tdd_watch *watch;
+	int epoll_fd;
+	tdd_loop_fn fn;
 };
 
 struct tdd_timer {
@@ -167,6 +180,64 @@ struct tdd_watch *tdd_watch_free(struct tdd_watch *watch)
 {
 	if (watch)
 		handle_close((uv_handle_t *)&watch->uv);
+	return NULL;
+}
+
+static void edges_ready(void *context, int events)
+{
+	struct tdd_edges *edges = context;
+	struct epoll_event ready[EDGES_PER_TURN];
+	int count = epoll_wait(edges->epoll_fd, ready, EDGES_PER_TURN, 0);
+
+	(void)events;
+	for (int i = 0; i < count; i++)
+		edges->fn(ready[i].data.ptr);
+}
+
+int tdd_edges_new(struct tdd_loop *loop, tdd_loop_fn fn, struct tdd_edges **ret_edges,
+		  struct tdp_fault *fault)
+{
+	struct tdd_edges *edges = calloc(1, sizeof(*edges));
+	int r;
+
+	if (!edges)
+		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+	edges->fn = fn;
+	edges->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (edges->epoll_fd < 0)
+		r = tdp_fault_errno(fault, errno, "cannot make an epoll set");
+	else
+		r = tdd_watch_new(loop, edges->epoll_fd, edges_ready, edges, &edges->watch, fault);
+	if (r == 0 && tdd_watch_set(edges->watch, TDD_WATCH_READABLE) < 0)
+		r = tdp_fault_code(fault, TIDL_ERR_SYSTEM);
+	if (r < 0) {
+		tdd_edges_free(edges);
+		return r;
+	}
+	*ret_edges = edges;
+	return 0;
+}
+
+int tdd_edges_add(struct tdd_edges *edges, int socket_fd, void *context)
+{
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.ptr = context};
+
+	return epoll_ctl(edges->epoll_fd, EPOLL_CTL_ADD, socket_fd, &event) < 0 ? TIDL_ERR_SYSTEM
+										: 0;
+}
+
+void tdd_edges_remove(struct tdd_edges *edges, int socket_fd)
+{
+	(void)epoll_ctl(edges->epoll_fd, EPOLL_CTL_DEL, socket_fd, NULL);
+}
+
+struct tdd_edges *tdd_edges_free(struct tdd_edges *edges)
+{
+	if (!edges)
+		return NULL;
+	tdd_watch_free(edges->watch);
+	tdp_fd_close(edges->epoll_fd);
+	free(edges);
 	return NULL;
 }
 

@@ -13,6 +13,7 @@
  */
 struct tdd_loop;
 struct tdd_watch;
+struct tdd_edges;
 struct tdd_timer;
 struct tdd_signal;
 
@@ -43,6 +44,17 @@ int tdd_watch_new(struct tdd_loop *loop, int fd, tdd_watch_fn fn, void *context,
 		  struct tdd_watch **ret_watch, struct tdp_fault *fault) TDP_MUST_CHECK;
 int tdd_watch_set(struct tdd_watch *watch, int events) TDP_MUST_CHECK;
 struct tdd_watch *tdd_watch_free(struct tdd_watch *watch);
+
+/*
+ * Told whenever a peer has received a packet. A watch cannot: it is level-triggered, and a socket
+ * with room stays writable. There is one set for any number of sockets, each with what it is told
+ * with; the first time comes soon after it was added and means nothing.
+ */
+int tdd_edges_new(struct tdd_loop *loop, tdd_loop_fn fn, struct tdd_edges **ret_edges,
+		  struct tdp_fault *fault) TDP_MUST_CHECK;
+int tdd_edges_add(struct tdd_edges *edges, int socket_fd, void *context) TDP_MUST_CHECK;
+void tdd_edges_remove(struct tdd_edges *edges, int socket_fd);
+struct tdd_edges *tdd_edges_free(struct tdd_edges *edges);
 
 /* A timer that fires once for each start. */
 int tdd_timer_new(struct tdd_loop *loop, tdd_loop_fn fn, void *context,

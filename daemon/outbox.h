@@ -29,8 +29,8 @@ void tdd_flight_init(struct tdd_flight *flight, uint64_t cap);
 enum tdd_outbox_block {
 	TDD_OUTBOX_FREE,
 	TDD_OUTBOX_NEEDS_ROOM, /* the socket is full: go on when it is writable */
-	TDD_OUTBOX_NEEDS_DRAIN /* descriptors are in flight: the kernel tells nobody when they have
-				  arrived, so try again later */
+	TDD_OUTBOX_NEEDS_DRAIN /* descriptors are in flight: try again when the client has received
+				  something, or later, when they are another's */
 };
 
 /*

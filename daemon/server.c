@@ -228,8 +228,9 @@ void tdd_server_retry_soon(struct tdd_server *server)
 	tdd_timer_start(server->retry_timer, server->retry_ms);
 }
 
-/* The kernel tells nobody that a peer has emptied its queue, hence a timer; it runs only while
- * something is blocked, and slower the longer nothing moves. */
+/* That a peer has received something is told by an edge; this is for what waits for others, whose
+ * descriptors are too many, or for memory. It runs only while something is blocked, and slower the
+ * longer nothing moves. */
 static void server_retry(void *context)
 {
 	struct tdd_server *server = context;
@@ -252,6 +253,11 @@ static void server_retry(void *context)
 		server->retry_ms = TDD_RETRY_MAX_MS;
 	if (is_blocked)
 		tdd_timer_start(server->retry_timer, server->retry_ms);
+}
+
+static void server_drained(void *context)
+{
+	tdd_session_flush(context);
 }
 
 /* ---- accepting ---- */
@@ -373,6 +379,8 @@ static int server_init_loop(struct tdd_server *server, struct tdp_fault *fault)
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_retry, server, &server->retry_timer, fault);
 	if (r == 0)
+		r = tdd_edges_new(server->loop, server_drained, &server->edges, fault);
+	if (r == 0)
 		r = tdd_timer_new(server->loop, server_go_on, server, &server->turn_timer, fault);
 	if (r == 0)
 		r = tdd_timer_new(server->loop, server_deadline_passed, server, &server->end_timer,
@@ -451,6 +459,7 @@ struct tdd_server *tdd_server_free(struct tdd_server *server)
 	tdd_timer_free(server->accept_pause);
 	tdd_timer_free(server->exit_timer);
 	tdd_timer_free(server->retry_timer);
+	tdd_edges_free(server->edges);
 	tdd_timer_free(server->turn_timer);
 	tdd_timer_free(server->end_timer);
 	for (size_t i = 0; i < TDP_ARRAY_LENGTH(server->signals); i++)

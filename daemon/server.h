@@ -54,6 +54,7 @@ struct tdd_server {
 	struct tdd_timer *exit_timer;  /* idle, or the next try to take the start lock */
 	struct tdd_timer *turn_timer;  /* due while something is left for the next turn */
 	struct tdd_timer *retry_timer; /* runs only while an outbox waits for its drain */
+	struct tdd_edges *edges;       /* sessions whose clients have yet to receive something */
 	struct tdd_timer *end_timer;   /* to the next deadline of the registry */
 	uint64_t end_at_ms;	       /* for which it runs; UINT64_MAX: it does not */
 	struct tdd_signal *signals[3];

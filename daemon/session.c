@@ -54,9 +54,28 @@ void tdd_session_set_ready(struct tdd_session *session)
 	session_set_state(session, TDD_SESSION_READY);
 }
 
+/* What is queued behind descriptors goes as soon as the client has received those. */
+static void session_follow_edges(struct tdd_session *session)
+{
+	struct tdd_edges *edges = session->server->edges;
+	bool is_wanted = session->state != TDD_SESSION_CLOSING &&
+			 session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN &&
+			 session->outbox.in_flight > 0;
+
+	if (is_wanted == session->has_edge)
+		return;
+	/* Without one the server's timer does it. */
+	if (is_wanted)
+		is_wanted = tdd_edges_add(edges, session->socket_fd, session) == 0;
+	else
+		tdd_edges_remove(edges, session->socket_fd);
+	session->has_edge = is_wanted;
+}
+
 /* Or a level-triggered loop would see nothing else until it has ended. */
 static void session_stop_watching(struct tdd_session *session)
 {
+	session_follow_edges(session);
 	session->socket_watch = tdd_watch_free(session->socket_watch);
 	session->pidfd_watch = tdd_watch_free(session->pidfd_watch);
 	session->pidfd = tdp_fd_close(session->pidfd);
@@ -91,6 +110,7 @@ static void session_follow_outbox(struct tdd_session *session)
 		events |= TDD_WATCH_WRITABLE;
 	if (session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN)
 		tdd_server_retry_soon(session->server);
+	session_follow_edges(session);
 	if (events == session->watched_events)
 		return;
 	if (tdd_watch_set(session->socket_watch, events) < 0)

@@ -34,7 +34,8 @@ struct tdd_session {
 	int socket_fd;
 	int pidfd; /* -1: not watched */
 	int watched_events;
-	bool is_deaf; /* what arrives stays in the socket for now */
+	bool is_deaf;  /* what arrives stays in the socket for now */
+	bool has_edge; /* in server::edges */
 	struct tdd_watch *socket_watch;
 	struct tdd_watch *pidfd_watch;
 	struct tdd_place place;	     /* turns::line: has more to do than one turn allows */

@@ -296,7 +296,7 @@ TT_TEST(inplace_ends, where_no_descriptor_is_kept)
 	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
 	for (size_t i = 0; i < MANY_DESCRIPTORS; i++)
 		others[i] = dup(0);
-	few = (struct rlimit){.rlim_cur = 2 * MANY_DESCRIPTORS, .rlim_max = before.rlim_max};
+	few = (struct rlimit){.rlim_cur = 2UL * MANY_DESCRIPTORS, .rlim_max = before.rlim_max};
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
 	shared_init(&shared);
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);

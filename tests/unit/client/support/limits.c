@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -24,9 +26,9 @@ static size_t addresses_used(void)
 	size_t used_kib = 0;
 
 	cr_assert_not_null(status);
-	while (fgets(line, sizeof(line), status) != NULL) {
-		if (sscanf(line, "VmSize: %zu", &used_kib) == 1)
-			break;
+	while (used_kib == 0 && fgets(line, sizeof(line), status) != NULL) {
+		if (strncmp(line, "VmSize:", 7) == 0)
+			used_kib = strtoul(line + 7, NULL, 10);
 	}
 	(void)fclose(status);
 	return used_kib << 10;

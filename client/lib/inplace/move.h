@@ -60,9 +60,10 @@ void tdc_signals_restore(const sigset_t *before);
 
 /* What can fail by itself. */
 enum tdc_move_step {
-	TDC_MOVE_THERE, /* a piece */
-	TDC_MOVE_BACK,	/* a piece */
-	TDC_MOVE_APART, /* all that is left; piece 0 */
+	TDC_MOVE_THERE,	 /* a piece */
+	TDC_MOVE_BACK,	 /* a piece */
+	TDC_MOVE_APART,	 /* all that is left; piece 0 */
+	TDC_MOVE_HEADER, /* the page with malloc's header; piece 0 */
 };
 
 /* Tests only: asked before each step, pieces numbered from 0, whether it is to fail, and how

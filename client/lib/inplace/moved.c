@@ -325,12 +325,11 @@ static void moved_keep(struct tdc_moved *moved)
 }
 
 /* It is in no list any more. */
-static void moved_dispose(struct tidl_client *client, struct tdc_moved *moved)
+static void moved_release(struct tidl_client *client, struct tdc_moved *moved)
 {
 	for (size_t i = 0; i < moved->part_count; i++)
 		(void)tdc_segment_unref(client, moved->parts[i].segment);
 	tdc_lease_end(client, moved->lease);
-	(void)moved_free(moved);
 }
 
 int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved, struct tdp_fault *fault)
@@ -346,9 +345,11 @@ int tdc_moved_end(struct tidl_client *client, struct tdc_moved *moved, struct td
 	else
 		moved_keep(moved);
 	tdc_client_unlock(client);
-	if (r == 0)
-		moved_dispose(client, moved);
-	return r;
+	if (r < 0)
+		return r;
+	moved_release(client, moved);
+	(void)moved_free(moved);
+	return 0;
 }
 
 /* Can their owners free what has not become private? What is left to be kept for it is not any
@@ -373,21 +374,35 @@ static bool moved_save_headers(struct tdc_moved *moved, uint64_t *ret_left_bytes
 	return is_saved;
 }
 
+/* A block that others could break is never freed. Guarded by the moves' lock. */
+static struct tdc_moved *held_for_ever;
+
+static void moved_hold(struct tdc_moved *moved)
+{
+	tdc_uses_free(moved);
+	moved->fd = tdp_fd_close(moved->fd);
+	tdc_moves_lock();
+	DL_APPEND(held_for_ever, moved);
+	tdc_moves_unlock();
+}
+
 int tdc_moved_end_last(struct tidl_client *client, struct tdc_moved *moved,
 		       uint64_t *ret_left_bytes, struct tdp_fault *fault)
 {
 	int r = moved_unmove(moved, fault);
+	bool can_free = r == 0 || moved_save_headers(moved, ret_left_bytes);
 
-	/* A block that others could break is never freed. */
-	if (r < 0 && !moved_save_headers(moved, ret_left_bytes))
-		moved->source_count = 0;
 	tdc_client_lock(client);
 	DL_DELETE(client->moved, moved);
 	tdc_client_unlock(client);
 	/* In a forked child threads that it does not have may have found them. */
 	for (size_t i = 0; i < moved->part_count; i++)
 		tdc_moved_disown(client, moved->parts[i].segment);
-	moved_dispose(client, moved);
+	moved_release(client, moved);
+	if (can_free)
+		(void)moved_free(moved);
+	else
+		moved_hold(moved);
 	return r;
 }
 

@@ -235,6 +235,9 @@ int tdc_unmove_header(struct tdc_range *range, const struct tdc_backing *backing
 	r = unmove_check(range, backing, fault);
 	if (r < 0)
 		return r;
+	r = tdc_move_ask(TDC_MOVE_HEADER, 0);
+	if (r != 0)
+		return retreat_fail(r, range, fault);
 	tdc_signals_block(&before);
 	memcpy(page_copy, range->begin, page_bytes);
 	header_put(range, page_copy);

@@ -335,6 +335,29 @@ TT_TEST(inplace_ends, what_cannot_be_copied_is_mapped_privately)
 	shared_deinit(&shared);
 }
 
+/* Seals are against writing what is shared. */
+TT_TEST(inplace_ends, so_is_sealed_memory)
+{
+	static const enum tidl_access accesses[] = {TIDL_ACCESS_LIVE, TIDL_ACCESS_IMMUTABLE};
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
+		tt_memory_init(&memory, 2 * PIECE_BYTES);
+		memory.options.access = accesses[i];
+		cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s",
+			     tidl_last_error());
+		tdc_move_hook = fail_to_copy;
+		cr_expect_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+		tdc_move_hook = NULL;
+		tt_memory_expect_intact(&memory);
+		memory.data[7] = -7; /* would end the process in read-only memory */
+		tt_memory_deinit(&memory);
+	}
+	tt_world_deinit(&world);
+}
+
 TT_TEST(inplace_ends, disconnect_says_what_stays_shared)
 {
 	struct shared shared;

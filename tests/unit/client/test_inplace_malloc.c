@@ -162,40 +162,81 @@ TT_TEST(inplace_malloc, a_want_of_memory_is_no_answer)
 	tt_world_deinit(&world);
 }
 
+static int fail_to_become_private(enum tdc_move_step step, size_t piece)
+{
+	(void)piece;
+	return step == TDC_MOVE_BACK || step == TDC_MOVE_APART ? ENOMEM : 0;
+}
+
 static int fail_on_any_way_back(enum tdc_move_step step, size_t piece)
 {
 	(void)piece;
 	return step != TDC_MOVE_THERE ? ENOMEM : 0;
 }
 
-/* What stays shared can be freed all the same. */
-TT_TEST(inplace_malloc, a_hostile_writer_cannot_break_free_of_what_stays_shared)
-{
+/* A block that is shared, and one who has it for writing. */
+struct shared_block {
 	struct tt_world world;
 	struct tt_memory memory;
 	struct tidl_tensor *tensor;
 	unsigned char *page;
 	void *data;
+};
+
+static void shared_block_init(struct shared_block *block)
+{
+	tt_world_init(&block->world);
+	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
+	block->data = malloc((size_t)1 << 20);
+	tt_memory_init_over(&block->memory, block->data, (size_t)1 << 20);
+	block->memory.options.block_count = 0;
+	cr_assert_eq(tt_memory_publish(&block->memory, block->world.client, "x"), 0, "%s",
+		     tidl_last_error());
+	block->tensor = tt_get(block->world.other, "x", TIDL_ATTACH_WRITE);
+	block->page = (unsigned char *)((uintptr_t)tidl_tensor_data(block->tensor) &
+					~(TT_PAGE_BYTES - 1));
+}
+
+/* The client ends, and what fails fails. */
+static void shared_block_end(struct shared_block *block, tdc_move_hook_fn hook)
+{
+	tdc_move_hook = hook;
+	cr_expect_eq(tidl_disconnect(block->world.client), TIDL_ERR_NO_MEMORY);
+	tdc_move_hook = NULL;
+	block->world.client = NULL;
+}
+
+static void shared_block_deinit(struct shared_block *block)
+{
+	tidl_tensor_unref(block->tensor);
+	tt_world_deinit(&block->world);
+}
+
+/* What stays shared can be freed all the same. */
+TT_TEST(inplace_malloc, a_hostile_writer_cannot_break_free_of_what_stays_shared)
+{
+	struct shared_block block;
 
 	require_glibc_malloc();
-	tt_world_init(&world);
-	cr_assert_eq(tidl_prefer_shareable(0, NULL), 0);
-	data = malloc((size_t)1 << 20);
-	tt_memory_init_over(&memory, data, (size_t)1 << 20);
-	memory.options.block_count = 0;
-	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
-	tensor = tt_get(world.other, "x", TIDL_ATTACH_WRITE);
-	page = (unsigned char *)((uintptr_t)tidl_tensor_data(tensor) & ~(TT_PAGE_BYTES - 1));
-	memset(page, 0xa5, memory.publication.moved_bytes);
-	tdc_move_hook = fail_on_any_way_back;
-	cr_expect_eq(tidl_disconnect(world.client), TIDL_ERR_NO_MEMORY);
-	tdc_move_hook = NULL;
-	world.client = NULL;
-	cr_expect_eq(memory.foreign.deleted, 1);
-	memset(page, 0x5a, memory.publication.moved_bytes);
-	cr_expect_eq(((unsigned char *)data)[12], 0xa5);
-	cr_expect_eq(((unsigned char *)data)[12345], 0x5a);
-	free(data);
-	tidl_tensor_unref(tensor);
-	tt_world_deinit(&world);
+	shared_block_init(&block);
+	memset(block.page, 0xa5, block.memory.publication.moved_bytes);
+	shared_block_end(&block, fail_to_become_private);
+	cr_expect_eq(block.memory.foreign.deleted, 1);
+	memset(block.page, 0x5a, block.memory.publication.moved_bytes);
+	cr_expect_eq(((unsigned char *)block.data)[12], 0xa5);
+	cr_expect_eq(((unsigned char *)block.data)[12345], 0x5a);
+	free(block.data);
+	shared_block_deinit(&block);
+}
+
+/* And what cannot be freed without harm is not given back. */
+TT_TEST(inplace_malloc, a_header_that_cannot_be_saved_is_never_freed)
+{
+	struct shared_block block;
+
+	require_glibc_malloc();
+	shared_block_init(&block);
+	shared_block_end(&block, fail_on_any_way_back);
+	cr_expect_eq(block.memory.foreign.deleted, 0);
+	shared_block_deinit(&block);
 }

@@ -63,6 +63,29 @@ def test_blocks_that_end_in_another_order(client: tidl.Client) -> None:
     assert name_of() == "default_allocator"
 
 
+HAND_OVER = """
+from concurrent.futures import ThreadPoolExecutor
+import threading
+threading.stack_size(1 << 18)
+def hand_over(rounds):
+    held = tidl.numpy_allocator(client)
+    held.__enter__()
+    for _ in range(rounds):
+        following = tidl.numpy_allocator(client)
+        following.__enter__()
+        held.__exit__(None, None, None)
+        held = following
+    small, large = np.zeros(10), np.zeros(1000)
+    held.__exit__(None, None, None)
+    return held.arrays, small.resize(1000, refcheck=False), large.sum().item()
+"""
+
+
+def test_blocks_that_follow_one_another_without_a_gap(start_peer: Callable[..., Peer]) -> None:
+    peer = start_peer(SETUP + HAND_OVER)
+    assert peer.ask("ThreadPoolExecutor(1).submit(hand_over, 20_000).result()") == (1, None, 0)
+
+
 def test_a_block_that_is_left_in_another_context(client: tidl.Client) -> None:
     allocator = tidl.numpy_allocator(client)
     elsewhere = contextvars.copy_context()

@@ -66,14 +66,34 @@ void tpy_numpy_heap_end(struct tpy_numpy_heap *heap)
 	Py_XDECREF((PyObject *)client);
 }
 
-/* With the last array of ours, and the last context that has the handler. */
+/* An allocator of ours, if it is one. */
+static struct tpy_numpy_heap *heap_of(const struct tpy_numpy_handler *handler)
+{
+	return handler->functions.allocate == numpy_allocate ? handler->functions.context : NULL;
+}
+
+/*
+ * With the last array of ours, and the last context that has the handler. Blocks that end in
+ * another order than they began leave as many below one another as there have been, so those that
+ * go with this one go one by one, not each in the destructor of the next.
+ */
 static void heap_close(PyObject *capsule)
 {
 	struct tpy_numpy_heap *heap = PyCapsule_GetPointer(capsule, TPY_NUMPY_CAPSULE);
+	struct tpy_numpy_heap *next = heap_of(heap->below);
+	PyObject *gone = heap->below_capsule;
 
 	tpy_numpy_heap_end(heap);
-	Py_CLEAR(heap->below_capsule);
 	tpy_numpy_heap_unref(heap);
+	while (gone && next && Py_REFCNT(gone) == 1) {
+		PyObject *capsule_below = next->below_capsule;
+
+		next->below_capsule = NULL;
+		next = heap_of(next->below);
+		Py_DECREF(gone);
+		gone = capsule_below;
+	}
+	Py_XDECREF(gone);
 }
 
 PyObject *tpy_numpy_heap_open(struct tpy_numpy_heap *heap, PyObject *below)
@@ -89,12 +109,6 @@ PyObject *tpy_numpy_heap_open(struct tpy_numpy_heap *heap, PyObject *below)
 	(void)tpy_numpy_heap_ref(heap);
 	heap->below_capsule = Py_NewRef(below);
 	return capsule;
-}
-
-/* An allocator of ours, if it is one. */
-static struct tpy_numpy_heap *heap_of(const struct tpy_numpy_handler *handler)
-{
-	return handler->functions.allocate == numpy_allocate ? handler->functions.context : NULL;
 }
 
 PyObject *tpy_numpy_heap_below(const struct tpy_numpy_heap *heap)
@@ -190,9 +204,16 @@ static void *heap_take(struct tpy_numpy_heap *heap, size_t bytes)
 
 /* ---- whose a block is to be ---- */
 
+/* Those of ours that have ended would only go on to the one below them. */
 static const struct tpy_numpy_functions *below(const struct tpy_numpy_heap *heap)
 {
-	return &heap->below->functions;
+	const struct tpy_numpy_handler *handler;
+
+	do {
+		handler = heap->below;
+		heap = heap_of(handler);
+	} while (heap && atomic_load(&heap->has_ended));
+	return &handler->functions;
 }
 
 static bool heap_wants(const struct tpy_numpy_heap *heap, size_t bytes)

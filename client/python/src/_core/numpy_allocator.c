@@ -92,7 +92,7 @@ static int allocator_restore(const struct allocator *self, PyObject *capsule)
 /* NumPy says how large the array would have been; why there is no memory is for us to say. */
 static void allocator_explain(const struct allocator *self, PyObject *error)
 {
-	if (!self->error || self->heap->last != TPY_NUMPY_REFUSED ||
+	if (!self->error || !self->heap->is_refused ||
 	    !PyErr_GivenExceptionMatches(error, PyExc_MemoryError))
 		return;
 	PyObject *cause = PyException_GetCause(error);
@@ -158,8 +158,9 @@ static PyObject *allocator_get_left(PyObject *object, void *closure)
 	struct tpy_numpy_heap *heap = ((struct allocator *)object)->heap;
 
 	(void)closure;
-	return Py_BuildValue("{snsn}", "small", (Py_ssize_t)atomic_load(&heap->small_count), "late",
-			     (Py_ssize_t)atomic_load(&heap->late_count));
+	return Py_BuildValue("{snsnsn}", "small", (Py_ssize_t)atomic_load(&heap->small_count),
+			     "late", (Py_ssize_t)atomic_load(&heap->late_count), "interrupted",
+			     (Py_ssize_t)atomic_load(&heap->interrupted_count));
 }
 
 static PyObject *allocator_get_error(PyObject *object, void *closure)
@@ -183,7 +184,8 @@ static PyGetSetDef allocator_getset[] = {
 	{"total_arrays", allocator_get_total_arrays, NULL, "how many there have been", NULL},
 	{"total_bytes", allocator_get_total_bytes, NULL, "the memory that they were given", NULL},
 	{"left", allocator_get_left, NULL,
-	 "how many were left to the allocator of before, by reason: small, late", NULL},
+	 "how many were left to the allocator of before, by reason: small, late, interrupted",
+	 NULL},
 	{"error", allocator_get_error, NULL,
 	 "why the last one that was refused was refused, or None", NULL},
 	{NULL, NULL, NULL, NULL, NULL},

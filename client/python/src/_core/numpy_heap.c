@@ -9,6 +9,10 @@
  * need be and gives it up meanwhile, which NumPy's own allocator does too when it asks for zeroed
  * memory: the array is not known to anybody yet. A block that is resized stays where it is until
  * the new one is there and is left with the GIL held throughout. Freeing asks for neither.
+ *
+ * A signal's handler that raises (Ctrl-C) ends the waiting, but its exception cannot come before
+ * NumPy has returned, and a MemoryError instead would pass by whoever expects it. So it waits, and
+ * until it comes everything new goes to the handler below, as if nobody had asked the broker.
  */
 #include "client/python/src/_core/numpy_memory.h"
 
@@ -150,26 +154,32 @@ static struct tidl_tensor *tensor_new(struct tpy_client *client, int64_t bytes, 
 	return tensor;
 }
 
+/* What a signal's handler has raised waits until this thread, the main one, is back from NumPy. */
+static _Thread_local bool is_interrupted;
+
 /* Runs between two steps of the interpreter. */
 static int raise_later(void *exception)
 {
+	is_interrupted = false;
 	PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
 	Py_DECREF((PyObject *)exception);
 	return -1;
 }
 
-/*
- * NumPy raises a MemoryError of its own over whatever is pending. Why is kept for the report; what
- * a signal's handler raised meanwhile (Ctrl-C) comes as soon as NumPy has returned.
- */
-static void heap_refuse(struct tpy_numpy_heap *heap, bool is_signal)
+/* Takes the exception over; false: so much is waiting there that one more makes no difference. */
+static bool interrupt(PyObject *exception)
 {
-	PyObject *error = tpy_take_pending();
+	is_interrupted = Py_AddPendingCall(raise_later, exception) == 0;
+	if (!is_interrupted)
+		Py_DECREF(exception);
+	return is_interrupted;
+}
 
-	heap->last = is_signal ? TPY_NUMPY_INTERRUPTED : TPY_NUMPY_REFUSED;
-	if (is_signal && error && Py_AddPendingCall(raise_later, error) == 0)
-		return;
-	if (!is_signal && heap->error) {
+/* NumPy raises a MemoryError of its own over whatever is pending, so why is kept for the report. */
+static void heap_refuse(struct tpy_numpy_heap *heap, PyObject *error)
+{
+	heap->is_refused = true;
+	if (heap->error) {
 		PyObject *before = *heap->error;
 		*heap->error = Py_XNewRef(error);
 		Py_XDECREF(before);
@@ -186,7 +196,7 @@ static void *heap_take(struct tpy_numpy_heap *heap, size_t bytes)
 	int64_t whole_bytes = whole_pages(bytes);
 	bool is_signal = false;
 
-	heap->last = TPY_NUMPY_TAKEN;
+	heap->is_refused = false;
 	PyErr_Fetch(&kind, &value, &trace);
 	if (whole_bytes)
 		tensor = tensor_new((struct tpy_client *)client, whole_bytes, &is_signal);
@@ -195,7 +205,9 @@ static void *heap_take(struct tpy_numpy_heap *heap, size_t bytes)
 	if (!tensor) {
 		if (!PyErr_Occurred())
 			PyErr_NoMemory();
-		heap_refuse(heap, is_signal);
+		PyObject *error = tpy_take_pending();
+		if (!is_signal || !error || !interrupt(error))
+			heap_refuse(heap, is_signal ? NULL : error);
 	}
 	PyErr_Restore(kind, value, trace);
 	Py_DECREF(client);
@@ -216,26 +228,47 @@ static const struct tpy_numpy_functions *below(const struct tpy_numpy_heap *heap
 	return &handler->functions;
 }
 
+/* Everything new goes to the handler below, whatever its size. */
+static bool heap_is_passed(const struct tpy_numpy_heap *heap)
+{
+	return is_interrupted || atomic_load(&heap->has_ended);
+}
+
 static bool heap_wants(const struct tpy_numpy_heap *heap, size_t bytes)
 {
-	return bytes >= heap->min_bytes && !atomic_load(&heap->has_ended);
+	return bytes >= heap->min_bytes && !heap_is_passed(heap);
 }
 
 static void heap_count_left(struct tpy_numpy_heap *heap, size_t bytes)
 {
 	if (bytes < heap->min_bytes)
 		atomic_fetch_add(&heap->small_count, 1);
-	else
+	else if (atomic_load(&heap->has_ended))
 		atomic_fetch_add(&heap->late_count, 1);
+	else
+		atomic_fetch_add(&heap->interrupted_count, 1);
 }
 
-/* Wanted a moment ago, without the GIL perhaps. With it. */
+/*
+ * Wanted a moment ago, without the GIL perhaps. With it. True: it is for the handler below after
+ * all. False: there is a block, or it was refused.
+ */
+static bool heap_leaves(struct tpy_numpy_heap *heap, size_t bytes, void **ret_data)
+{
+	*ret_data = heap_is_passed(heap) ? NULL : heap_take(heap, bytes);
+	if (*ret_data || !heap_is_passed(heap))
+		return false;
+	heap_count_left(heap, bytes);
+	return true;
+}
+
 static void *heap_take_or_leave(struct tpy_numpy_heap *heap, size_t bytes)
 {
-	if (heap->client)
-		return heap_take(heap, bytes);
-	heap_count_left(heap, bytes);
-	return below(heap)->allocate(below(heap)->context, bytes);
+	void *data;
+
+	if (heap_leaves(heap, bytes, &data))
+		return below(heap)->allocate(below(heap)->context, bytes);
+	return data;
 }
 
 /* ---- blocks that change their size: with the GIL ---- */
@@ -254,10 +287,10 @@ static void *block_resize(struct tpy_numpy_heap *heap, struct tidl_tensor *tenso
 
 	if (bytes <= had_bytes && (size_t)whole_pages(bytes) > had_bytes / 2)
 		return data;
-	if (bytes > had_bytes && heap->client &&
+	if (bytes > had_bytes && !heap_is_passed(heap) &&
 	    !__builtin_add_overflow(bytes, bytes / 4, &roomy_bytes))
 		other = heap_take(heap, roomy_bytes);
-	if (!other && heap->last != TPY_NUMPY_INTERRUPTED)
+	if (!other)
 		other = heap_take_or_leave(heap, bytes);
 	if (!other)
 		return bytes <= had_bytes ? data : NULL;
@@ -269,10 +302,10 @@ static void *block_resize(struct tpy_numpy_heap *heap, struct tidl_tensor *tenso
 /* One of theirs has become large enough. How large it was they alone know, so it grows there. */
 static void *block_adopt(struct tpy_numpy_heap *heap, void *data, size_t bytes)
 {
-	void *ours = heap->client ? heap_take(heap, bytes) : NULL;
+	void *ours;
 	void *theirs;
 
-	if (!ours && heap->client)
+	if (!heap_leaves(heap, bytes, &ours) && !ours)
 		return NULL;
 	theirs = below(heap)->resize(below(heap)->context, data, bytes);
 	if (!ours || !theirs) {
@@ -312,10 +345,9 @@ static void *numpy_allocate_zeroed(void *context, size_t count, size_t element_b
 		return below(heap)->allocate_zeroed(below(heap)->context, count, element_bytes);
 	}
 	PyGILState_STATE before = PyGILState_Ensure();
-	/* New segments are zeroed. */
-	void *data = heap->client ? heap_take(heap, bytes)
-				  : below(heap)->allocate_zeroed(below(heap)->context, count,
-								 element_bytes);
+	void *data; /* new segments are zeroed */
+	if (heap_leaves(heap, bytes, &data))
+		data = below(heap)->allocate_zeroed(below(heap)->context, count, element_bytes);
 	PyGILState_Release(before);
 	return data;
 }

@@ -40,13 +40,6 @@ struct tpy_numpy_api {
 /* From NumPy's capsule `_ARRAY_API`. -1: UNSUPPORTED is raised. */
 int tpy_numpy_open(const struct tpy_state *state, PyObject *capsule, struct tpy_numpy_api *ret_api);
 
-/* What became of the last request for a block. */
-enum tpy_numpy_outcome {
-	TPY_NUMPY_TAKEN,
-	TPY_NUMPY_REFUSED,
-	TPY_NUMPY_INTERRUPTED, /* by a signal's handler, whose exception comes by itself */
-};
-
 /*
  * A handler of ours: whose client's memory, from which size on, what is below it, and what it has
  * done. Kept by the capsule, hence by each array that was made with it, by each block, and by the
@@ -62,7 +55,7 @@ struct tpy_numpy_heap {
 	PyObject *below_capsule;   /* the handler before; gone with our capsule */
 	const struct tpy_numpy_handler *below;
 	PyObject **error; /* the report's: why it was refused last; NULL without a report */
-	enum tpy_numpy_outcome last;
+	bool is_refused;  /* what was asked for last */
 
 	atomic_bool has_ended;
 	atomic_size_t array_count;
@@ -71,6 +64,7 @@ struct tpy_numpy_heap {
 	atomic_size_t total_bytes;
 	atomic_size_t small_count;
 	atomic_size_t late_count;
+	atomic_size_t interrupted_count;
 };
 
 /* numpy_heap.c. One reference; NULL: an exception is set. */

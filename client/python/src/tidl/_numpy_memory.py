@@ -47,8 +47,9 @@ def numpy_allocator(client: Client, *, min_bytes: int = _MIN_BYTES) -> NumpyAllo
     Returns:
         What the `with` statement enters, once, and the report of what it did: `arrays` and `bytes`
         in shareable memory now, `total_arrays` and `total_bytes` so far (bytes in whole pages),
-        `left`: how many were left to the allocator of before, because they were `"small"` or
-        `"late"`, after the block; `error`: why the last one that was refused was refused.
+        `left`: how many were left to the allocator of before, because they were `"small"`,
+        `"late"`, after the block, or `"interrupted"`, when the handler of a signal (Ctrl-C) had
+        raised and NumPy was not back yet; `error`: why the last one that was refused was refused.
 
     Raises:
         MissingFrameworkError: NumPy cannot be imported.

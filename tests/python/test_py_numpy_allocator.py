@@ -10,7 +10,9 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +235,29 @@ def test_any_thread_frees_them(client: tidl.Client) -> None:
     for thread in threads:
         thread.join()
     assert made.arrays == 0
+
+
+@pytest.mark.parametrize("how", ["raised", "refused in a handler", "left by hand"])
+def test_an_error_does_not_keep_them(client: tidl.Client, how: str) -> None:
+    def refused() -> tuple[weakref.ref[np.ndarray], weakref.ref[BaseException]]:
+        with tidl.numpy_allocator(client) as made:
+            array = np.zeros(1000)
+            try:
+                {}["a context for what is raised next"]
+            except KeyError:
+                with pytest.raises(MemoryError):
+                    np.empty(1 << 50, "u1")
+            assert made.error
+            if how == "left by hand":
+                made.__exit__(MemoryError, MemoryError, None)  # type: ignore[arg-type]
+            with suppress(tidl.QuotaError):
+                if how == "raised":
+                    raise made.error
+            return weakref.ref(array), weakref.ref(made.error)
+
+    kept = refused()
+    gc.collect()
+    assert all(reference() is None for reference in kept)
 
 
 def test_a_thousand_leave_nothing(client: tidl.Client, name: str) -> None:

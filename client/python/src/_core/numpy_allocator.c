@@ -92,7 +92,7 @@ static int allocator_restore(const struct allocator *self, PyObject *capsule)
 /* NumPy says how large the array would have been; why there is no memory is for us to say. */
 static void allocator_explain(const struct allocator *self, PyObject *error)
 {
-	if (!self->error || !self->heap->is_refused ||
+	if (!self->error || !self->heap->is_refused || !PyExceptionInstance_Check(error) ||
 	    !PyErr_GivenExceptionMatches(error, PyExc_MemoryError))
 		return;
 	PyObject *cause = PyException_GetCause(error);
@@ -121,11 +121,26 @@ static PyObject *allocator_exit(PyObject *object, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+/* The error has a traceback, hence a frame that may know us, as soon as somebody has raised it. */
+static int allocator_traverse(PyObject *object, visitproc visit, void *arg)
+{
+	Py_VISIT(Py_TYPE(object));
+	Py_VISIT(((struct allocator *)object)->error);
+	return 0;
+}
+
+static int allocator_clear(PyObject *object)
+{
+	Py_CLEAR(((struct allocator *)object)->error);
+	return 0;
+}
+
 static void allocator_dealloc(PyObject *object)
 {
 	struct allocator *self = (struct allocator *)object;
 	PyTypeObject *type = Py_TYPE(object);
 
+	PyObject_GC_UnTrack(object);
 	if (self->heap) {
 		self->heap->error = NULL;
 		if (!self->is_used)
@@ -133,7 +148,7 @@ static void allocator_dealloc(PyObject *object)
 		tpy_numpy_heap_unref(self->heap);
 	}
 	Py_XDECREF(self->capsule);
-	Py_XDECREF(self->error);
+	allocator_clear(object);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
 	Py_DECREF(type);
 }
@@ -198,6 +213,8 @@ static char allocator_doc[] =
 static PyType_Slot allocator_slots[] = {
 	{Py_tp_doc, allocator_doc},
 	{Py_tp_dealloc, allocator_dealloc},
+	{Py_tp_traverse, allocator_traverse},
+	{Py_tp_clear, allocator_clear},
 	{Py_tp_methods, allocator_methods},
 	{Py_tp_getset, allocator_getset},
 	{0, NULL},
@@ -206,7 +223,7 @@ static PyType_Slot allocator_slots[] = {
 static PyType_Spec allocator_spec = {
 	.name = "tidl.NumpyAllocator",
 	.basicsize = sizeof(struct allocator),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC,
 	.slots = allocator_slots,
 };
 

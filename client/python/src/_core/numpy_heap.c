@@ -175,10 +175,15 @@ static bool interrupt(PyObject *exception)
 	return is_interrupted;
 }
 
-/* NumPy raises a MemoryError of its own over whatever is pending, so why is kept for the report. */
+/*
+ * NumPy raises a MemoryError of its own over whatever is pending, so why is kept for the report. It
+ * was not raised: what is handled at the moment is the context of NumPy's error, not of this one.
+ */
 static void heap_refuse(struct tpy_numpy_heap *heap, PyObject *error)
 {
 	heap->is_refused = true;
+	if (error)
+		PyException_SetContext(error, NULL);
 	if (heap->error) {
 		PyObject *before = *heap->error;
 		*heap->error = Py_XNewRef(error);

@@ -84,7 +84,8 @@ TT_TEST(unread, a_client_that_does_not_read_is_dropped, .timeout = 60)
 		tt_turn(server);
 	}
 	memset(metadata, ' ', TDP_METADATA_MAX_BYTES);
-	memcpy(metadata, "{}", 2);
+	metadata[0] = '{';
+	metadata[1] = '}';
 	tt_publish_init(&publish, "x", 0);
 	publish.message.publish.metadata = metadata;
 	cr_assert_eq(tt_call(server, &other, publish.message), 0, "%s",

@@ -250,11 +250,14 @@ def run_fuzz(context: Context) -> Tally:
 
 TEST_TIMEOUT_S = 120
 
+# Each has a broker of its own, and up to 2 GB of frameworks.
+PYTEST_WORKERS_MAX = 4
+
 
 def run_pytest(
     context: Context, part: str, folders: Sequence[str], environment: Mapping[str, str]
 ) -> Tally:
-    """Each folder in a process of its own: they have support modules of the same names."""
+    """Each folder by itself: they have support modules of the same names."""
     results_folder = context.fresh_results(part)
     environment = {**sanitizer_options(results_folder / "pytest.sanitizer"), **environment}
     tally = Tally()
@@ -273,7 +276,9 @@ def run_pytest_folder(
     report = context.results / part / f"{name}.xml"
     command: list[str | Path] = [*no_random_layout(), context.python, "-m", "pytest", "-q", "-ra"]
     command += ["-p", "no:cacheprovider", f"--junitxml={report}"]
-    # A test that hangs shows where, and ends the run.
+    # Who has nothing left to do takes tests from the end of another's list.
+    command += ["-n", str(min(context.jobs, PYTEST_WORKERS_MAX)), "--dist", "worksteal"]
+    # A test that hangs shows where, and ends its process, which fails it.
     command += ["-o", f"faulthandler_timeout={TEST_TIMEOUT_S}"]
     command += ["-o", "faulthandler_exit_on_timeout=true"]
     # A folder of few letters: sockets lie below it, and their paths have 108 bytes.

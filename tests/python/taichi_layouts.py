@@ -169,7 +169,8 @@ LAYOUTS = {
 
 
 def start(ti: Any, **options: Any) -> None:
-    ti.init(arch=ti.cpu, log_level=ti.ERROR, offline_cache=False, **options)
+    options = {"offline_cache": False} | options
+    ti.init(arch=ti.cpu, log_level=ti.ERROR, **options)
 
 
 def write(ti: Any, field: Any, index: tuple[int, ...], values: Any) -> None:

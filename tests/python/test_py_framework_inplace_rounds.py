@@ -4,152 +4,62 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from python_brokers import broker_pids, descriptors, eventually
+from inplace_owners import FRAMEWORKS, MIB, Framework, Left, Memory, memory_kib, start_owner
+from python_brokers import broker_pids, eventually
 from python_peer import Peer
 
 import tidl
 
 pytestmark = pytest.mark.frameworks
 
-# One thread: OpenMP threads spin while they wait, longer than they work on few cores.
-ALONE = {
-    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=65536",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "OMP_NUM_THREADS": "1",
-}
-MIB = 1 << 20
 ROUNDS = 1000
 
 
 @dataclass(frozen=True)
-class Framework:
-    """How a framework makes a square tensor of ones and does things to it where it lies."""
+class Owner:
+    """A process with a framework, for all tests: to import one takes longer than most of them."""
 
-    make: str
-    read: str  # all of it, as NumPy
-    add: str = ""  # empty: nothing changes it in place
-    slope: str = ""  # of half the sum of squares: the tensor itself
-    imports: str = ""
-    side: int = 256
+    peer: Peer
+    framework: str
+    how: Framework
 
-
-FRAMEWORKS = {
-    "numpy": Framework("np.ones((SIDE, SIDE), np.float32)", "t", add="t += 1", slope="t"),
-    "torch": Framework(
-        "torch.ones(SIDE, SIDE)",
-        "t.numpy()",
-        add="t.add_(1)",
-        slope="torch.func.grad(lambda w: (w * w).sum() / 2)(t).numpy()",
-    ),
-    "paddle": Framework(
-        "paddle.ones([SIDE, SIDE])",
-        "t.numpy()",
-        add="t.add_(paddle.ones([1]))",
-        slope="paddle.grad((w * w).sum() / 2, w)[0].numpy()",
-    ),
-    "jax": Framework(
-        "jnp.ones((SIDE, SIDE)).block_until_ready()",
-        "np.asarray(t)",
-        slope="np.asarray(jax.grad(lambda w: (w * w).sum() / 2)(t))",
-        imports="import jax, jax.numpy as jnp",
-    ),
-    "tensorflow": Framework(
-        "tf.ones((SIDE, SIDE))",
-        "t.numpy()",
-        slope="slope(t).numpy()",
-        imports="import tensorflow as tf",
-        side=4096,
-    ),
-}
-
-# Some of the first blocks still come from holes in the heap: they are kept, so that others do not.
-OWNER = """
-import numpy as np
-client = tidl.connect()
-holes = []
-def share(name, t):
-    return client.publish(name, t, copy=False, writable=True)
-def make_shareable(make, name):
-    for _ in range(200):
-        t = make()
-        try:
-            share(name, t)
-        except tidl.CopyNeededError:
-            holes.append(t)
-        else:
-            client.unshare(name)
-            return t
-    raise MemoryError("the heap has room for all of them")
-"""
-TENSORFLOW_SLOPE = """
-def slope(t):
-    with tf.GradientTape() as tape:
-        tape.watch(t)
-        y = tf.reduce_sum(t * t) / 2
-    return tape.gradient(y, t)
-"""
-
-
-@pytest.fixture
-def start(start_peer: Callable[..., Peer]) -> Callable[..., Peer]:
-    def started(framework: str, side: int = 0) -> Peer:
-        pytest.importorskip(framework, exc_type=ImportError)
-        how = FRAMEWORKS[framework]
-        peer = start_peer(how.imports or f"import {framework}", environment=ALONE)
-        peer.do(OWNER + f"SIDE = {side or how.side}")
-        if framework == "tensorflow":
-            peer.do(TENSORFLOW_SLOPE)
-        return peer
-
-    return started
-
-
-def memory_kib(pid: int, field: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise KeyError(field)
-
-
-@dataclass(frozen=True)
-class Left:
-    """What two processes and their broker have at a moment."""
-
-    maps: int
-    descriptors: tuple[int, ...]
-    rss_kib: tuple[int, ...]
-
-    @staticmethod
-    def now(pids: list[int]) -> Left:
-        return Left(
-            sum(Path(f"/proc/{pid}/maps").read_text().count("\n") for pid in pids),
-            tuple(len(descriptors(pid)) for pid in pids),
-            tuple(memory_kib(pid, "VmRSS") for pid in pids),
+    def begin(self, name: str, side: int) -> Peer:
+        self.peer.do(
+            f"SIDE = {side}\nmake = lambda: make_shareable(lambda: {self.how.make}, {name!r})"
         )
+        return self.peer
 
 
-# Not TensorFlow: no less than 64 MiB at once come from malloc there.
-@pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "tensorflow"])
-def test_rounds_leave_nothing(
-    client: tidl.Client, runtime: Path, start: Callable[..., Peer], name: str, framework: str
-) -> None:
+@pytest.fixture(scope="module", params=FRAMEWORKS)
+def owned(request: pytest.FixtureRequest, session_client: tidl.Client) -> Iterator[Owner]:
+    with ExitStack() as peers:
+        peer = start_owner(
+            lambda *arguments, **options: peers.enter_context(Peer(*arguments, **options)),
+            request.param,
+            0,
+        )
+        yield Owner(peer, request.param, FRAMEWORKS[request.param])
+
+
+def test_rounds_leave_nothing(client: tidl.Client, runtime: Path, owned: Owner, name: str) -> None:
     """Written from both sides in each round, let go by either side first."""
-    how = FRAMEWORKS[framework]
-    owner = start(framework)
-    owner.do(f"t = make_shareable(lambda: {how.make}, {name!r})")
+    how, side = owned.how, 256
+    owner = owned.begin(name, side)
+    owner.do("t = make()")
     pids = [os.getpid(), owner.pid, *broker_pids(runtime)]
-    expected = np.ones((how.side, how.side), np.float32)
+    expected = np.ones((side, side), np.float32)
 
     def one_round(number: int) -> None:
         owner.do(f"share({name!r}, t)\n{how.add}")
         mine = client.get(name, access="write").to_numpy()
-        place = divmod(number * 257 % expected.size, how.side)
+        place = divmod(number * 257 % expected.size, side)
         mine[place] += 3
         if how.add:
             np.add(expected, 1, out=expected)
@@ -179,70 +89,108 @@ def test_rounds_leave_nothing(
     for grown, had in zip(after.rss_kib, before.rss_kib, strict=True):
         assert grown - had < 8 * 1024, (before, after)
     assert owner.ask(f"np.asarray({how.read}).tobytes()") == expected.tobytes()
+    owner.do("del t")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+# ---- memory: 64 MiB as one tensor, or as the four of a bundle ----
+
+
 def test_there_is_no_second_copy(
-    client: tidl.Client, start: Callable[..., Peer], name: str, framework: str
+    client: tidl.Client, runtime: Path, owned: Owner, name: str
 ) -> None:
-    how = FRAMEWORKS[framework]
-    owner = start(framework, side=4096)
-    owner.do(f"t = make_shareable(lambda: {how.make}, {name!r})")
-    size_kib = 64 * 1024
-    slack_kib = 16 * 1024
-
-    def counted() -> tuple[int, int]:
-        return memory_kib(owner.pid, "RssAnon"), memory_kib(owner.pid, "RssShmem")
-
-    anon, shmem = counted()
+    how = owned.how
+    owner = owned.begin(name, 4096)
+    owner.do(f"t = make()\nfloat(({how.read}).sum())")
+    memory = Memory(owner, runtime)
     owner.do(f"share({name!r}, t)")
-    # What is here and not in the owner's maps is counted, too: the segment's own pages.
-    assert sum(s.data_size_bytes for s in client.inspect(name).segments) <= 64 * MIB + 2 * 4096
     mine = client.get(name, access="write").to_numpy()
     assert mine.sum(dtype=np.float64) == 4096 * 4096
     # Pages come into the owner's count when it touches them.
     owner.do(f"float(({how.read}).sum())")
-    assert abs(counted()[0] - (anon - size_kib)) < slack_kib
-    assert abs(counted()[1] - (shmem + size_kib)) < slack_kib
+    assert memory.is_more_by(-64, 64, 64), memory
     # The owner calculates with what was written here.
     mine[1, 2] = 7
-    if framework == "paddle":
+    if owned.framework == "paddle":
         owner.do("w = t\nw.stop_gradient = False")
     assert owner.ask(f"float(({how.slope})[1, 2])") == 7
-    del mine
+    if owned.framework == "paddle":
+        owner.do("del w")
+    # What is still here is a copy by then, and goes with whoever has it.
+    owner.do("gc.collect()")
+    memory = Memory(owner, runtime)
     owner.do(f"client.unshare({name!r})")
-    assert abs(counted()[1] - shmem) < slack_kib
+    assert memory.is_more_by(64, -64, 0), memory
+    del mine
+    assert eventually(lambda: client.dispatch() or memory.is_more_by(64, -64, -64)), memory
+    owner.do("del t")
 
 
-# ---- writers that hold no GIL ----
+def test_a_bundle_has_no_second_copy(
+    client: tidl.Client, runtime: Path, owned: Owner, name: str
+) -> None:
+    """Each of its tensors moves into the one segment; freed first by either side."""
+    how = owned.how
+    owner = owned.begin(name, 2048)
+    owner.do(
+        "state = {key: make() for key in 'abcd'}\n"
+        f"read = lambda: sum(float(({how.read}).sum()) for t in state.values())\nread()"
+    )
+    memory = Memory(owner, runtime)
+    for is_owner_first in (False, True):
+        owner.do(f"p = share({name!r}, state)")
+        assert owner.ask(f"(p.path, p.moved_bytes // {MIB})") == ("in-place", 64)
+        assert len(client.inspect(name).segments) == 1
+        mine = [t.to_numpy() for t in client.get(name, access="write").flat.values()]
+        for array in mine:
+            array += 1
+        owner.do("total = read()")
+        assert memory.is_more_by(-64, 64, 64), memory
+        if is_owner_first:
+            owner.do(f"del state; gc.collect()\nclient.unshare({name!r})\ngc.collect()")
+            assert eventually(lambda: memory.is_more_by(-64, 0, 64)), memory
+            assert [array[3, 4] for array in mine] == [3] * 4
+            del mine, array
+        else:
+            del mine, array
+            owner.do(f"client.unshare({name!r})\ntotal = read()")
+            assert owner.ask("total") == 2 * 4 * 2048 * 2048
+            assert eventually(lambda: client.dispatch() or memory.is_more_by(0, 0, 0)), memory
+    assert eventually(lambda: client.dispatch() or memory.is_more_by(-64, 0, 0)), memory
 
-WRITER = """
-import threading
-def count_writes(rounds, name):
-    t = torch.zeros(2 * 1024 * 1024, dtype=torch.int32)
-    done, ends, goes = 0, threading.Event(), threading.Event()
-    def write():
-        nonlocal done
-        while not ends.is_set():
-            t.add_(1)
-            done += 1
-            goes.set()
-    writer = threading.Thread(target=write)
-    writer.start()
-    goes.wait()
-    for _ in range(rounds):
-        assert client.publish(name, t, copy=False).path == "in-place"
-        client.unshare(name)
-    ends.set()
-    writer.join()
-    return int((t != done).sum()), done
-"""
 
+def test_freed_first_by_either_side(client: tidl.Client, owned: Owner, name: str) -> None:
+    """The owner's pages stay while somebody else has them, and go with its tensor then."""
+    how = owned.how
+    owner = owned.begin(name, 2048)
 
-def test_no_write_of_a_kernel_is_lost(start: Callable[..., Peer], name: str) -> None:
-    """torch writes with no GIL while its tensor is moved."""
-    owner = start("torch")
-    owner.do(WRITER)
-    lost, done = owner.ask(f"count_writes(120, {name!r})")
-    assert lost == 0
-    assert done > 0
+    def make() -> np.ndarray:
+        owner.do(f"t = make()\nshare({name!r}, t)\nfloat(({how.read}).sum())")
+        return client.get(name, access="write").to_numpy()
+
+    def owned_kib() -> int:
+        return memory_kib(owner.pid, "RssAnon") + memory_kib(owner.pid, "RssShmem")
+
+    for way in ("remove", "unshare"):
+        mine = make()
+        had_kib = owned_kib()
+        owner.do("del t; gc.collect()")
+        mine[1, 2] = 5
+        assert owned_kib() > had_kib - 8 * 1024, "others could write where nobody is"
+        owner.do(f"client.{way}({name!r})")
+        if way == "remove":
+            assert owned_kib() > had_kib - 8 * 1024
+            del mine
+            client.dispatch()
+        assert eventually(
+            lambda had_kib=had_kib: (
+                owner.do("client.dispatch(); gc.collect()") or owned_kib() < had_kib - 8 * 1024
+            )
+        )
+    assert (mine[1, 2], mine.sum(dtype=np.float64)) == (5, 2048 * 2048 + 4)
+    mine = make()
+    mine[1, 2] = 6
+    del mine
+    owner.do(f"client.unshare({name!r})\np = share({name!r}, t)")
+    assert owner.ask(f"(p.path, float(({how.read})[1, 2]))") == ("in-place", 6)
+    assert client.get(name).to_numpy()[1, 2] == 6
+    owner.do(f"client.unshare({name!r})\ndel t")

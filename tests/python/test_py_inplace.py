@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -134,52 +133,6 @@ def test_somebody_else_removes_it(client: tidl.Client, other: Peer, name: str, h
     client.dispatch()
     assert memfd_inode(address) != 0
     client.unshare(name)
-
-
-ROUNDS = """
-import os
-from pathlib import Path
-
-def counts():
-    maps = Path("/proc/self/maps").read_text().count(chr(10))
-    return maps, len(os.listdir("/proc/self/fd"))
-
-mine = np.ones(1 << 20, np.uint8)
-counted = []
-for number in range(1000):
-    client.publish({name!r}, mine, copy=False)
-    mine[number] = 2
-    client.unshare({name!r})
-    if number % 500 == 499:
-        counted.append(counts())
-"""
-
-
-def test_shared_again_and_again_without_a_leak(other: Peer, name: str) -> None:
-    """In a process of its own, whose heap has no hole for the array."""
-    other.do(ROUNDS.format(name=name))
-    assert other.ask("int(mine.sum())") == MEGABYTE + 1000
-    (maps_before, open_before), (maps_after, open_after) = other.ask("counted")
-    assert open_before == open_after
-    assert abs(maps_before - maps_after) < 20
-
-
-def memory_kib(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise KeyError(field)
-
-
-def test_no_second_copy_in_memory(client: tidl.Client, name: str) -> None:
-    mine = np.ones(64 * MEGABYTE, np.uint8)
-    before = memory_kib("VmRSS")
-    client.publish(name, mine, copy=False)
-    mine.sum()
-    assert abs(memory_kib("VmRSS") - before) < 16 * 1024
-    assert memory_kib("RssShmem") >= 64 * 1024
-    client.unshare(name)
-    assert abs(memory_kib("VmRSS") - before) < 16 * 1024
 
 
 # ---- who may write ----
@@ -332,29 +285,6 @@ def test_the_owner_is_killed(client: tidl.Client, other: Peer, name: str) -> Non
     client.remove(name)
     del mine
     assert eventually(lambda: not client.list(name))
-
-
-def is_moving(address: int, pid: int) -> bool:
-    return memfd_inode(address, pid) != 0
-
-
-def test_the_owner_is_killed_while_it_moves(
-    own_runtime: Path, start_peer: Callable[..., Peer]
-) -> None:
-    """The broker counts exactly: it has room for one more of that size, again and again."""
-    size = 64 * MEGABYTE
-    environment = {**ALONE, "TIDLD_QUOTA_UID": str(size + size // 2)}
-    with Peer(SETUP, environment=environment) as keeper:
-        for _ in range(5):
-            owner = start_peer(SETUP, environment=environment)
-            owner.do(f"x = np.ones({size}, np.uint8)")
-            address = owner.ask("x.ctypes.data")
-            owner.start("client.publish('x', x, copy=False, retain='owner')")
-            assert eventually(partial(is_moving, address, owner.pid))
-            os.kill(owner.pid, signal.SIGKILL)
-            owner.process.wait()
-            assert eventually(lambda: not keeper.ask("client.list('**')"))
-        keeper.do(f"y = client.empty(({size},), dtype='uint8')")
 
 
 def test_a_child_has_the_same_memory(client: tidl.Client, other: Peer, name: str) -> None:

@@ -112,10 +112,12 @@ def case_gradients(ti: Any, name: str) -> None:
         assert gradient.tolist() == [6] * 4
 
 
-def case_no_write_is_lost(ti: Any, name: str) -> None:
-    """A thread launches kernels while the memory is moved there and back."""
+def writes_lost(ti: Any, name: str, rounds: int, **terms: Any) -> int:
+    """A thread launches kernels while the memory is moved there and back. Ends at the first loss
+    where there may be one."""
     start(ti)
-    field, _ = tree_of(ti, ti.i32, 1 << 18)
+    field, _ = tree_of(ti, ti.i32, 1 << 15)
+    view = np.asarray(tidl.taichi.to_dlpack(field))
     kernel = incrementing(ti, field)
     kernel()
     launches, is_over = 1, threading.Event()
@@ -128,14 +130,24 @@ def case_no_write_is_lost(ti: Any, name: str) -> None:
 
     thread = threading.Thread(target=launch)
     thread.start()
-    with tidl.connect() as client:
-        for _ in range(30):
-            tidl.taichi.share(field, name, client=client)
-            client.unshare(name)
+    try:
+        with tidl.connect() as client:
+            for _ in range(rounds):
+                tidl.taichi.share(field, name, client=client, **terms)
+                client.unshare(name)
+                # What has missed writes stays behind; one that is under way is no more than one.
+                if terms and view.max() - view.min() > 1:
+                    break
+    finally:
         is_over.set()
         thread.join()
-        assert launches > 1
-        assert (field.to_numpy() == launches).all()
+    assert launches > 1
+    return int((field.to_numpy() != launches).sum())
+
+
+def case_no_write_is_lost(ti: Any, name: str) -> None:
+    # The forks allocate as Taichi does.
+    assert writes_lost(ti, name, 1000 if ti.__name__ == "taichi" else 100) == 0
 
 
 # ---- recognised ----

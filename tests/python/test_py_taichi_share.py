@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import taichi_families
 import taichi_shared
+from inplace_owners import Memory
 from python_brokers import end_brokers, eventually, memfd_inode
 from python_peer import Peer, PeerError
 
@@ -55,6 +56,30 @@ def worker(request: pytest.FixtureRequest, session_client: tidl.Client) -> Itera
 @pytest.mark.parametrize("case", taichi_families.cases_of(taichi_shared))
 def test_shared(worker: Peer, name: str, case: str) -> None:
     taichi_families.run(worker, f"taichi_shared.{case}(ti, {name!r})")
+
+
+@pytest.mark.parametrize(
+    "make", ["ti.ndarray(ti.i32, (4096, 4096))", "taichi_shared.tree_of(ti, ti.i32, 4096, 4096)[0]"]
+)
+def test_there_is_no_second_copy(
+    client: tidl.Client, runtime: Path, worker: Peer, name: str, make: str
+) -> None:
+    worker.do("taichi_shared.start(ti); client = tidl.connect()")
+    worker.do(f"x = {make}; x.fill(1)")
+    memory = Memory(worker, runtime)
+    worker.do(f"tidl.taichi.share(x, {name!r}, client=client)")
+    mine = client.get(name, access="write").to_numpy()
+    worker.do("x.fill(3)")
+    mine[1, 2] = 7
+    assert memory.is_more_by(-64, 64, 64), memory
+    assert worker.ask("x[1, 2]") == 7
+    worker.do(f"client.unshare({name!r})")
+    assert memory.is_more_by(0, 0, 64), memory
+    mine[1, 2] = 8
+    assert worker.ask("x[1, 2]") == 7
+    del mine
+    assert eventually(lambda: client.dispatch() or memory.is_more_by(0, 0, 0)), memory
+    worker.do("client.close(); del x")
 
 
 @contextmanager
@@ -205,6 +230,10 @@ def test_where_writers_cannot_be_stopped(
         assert client.get(name).to_numpy().sum() == 15000
         peer.do(f"client.unshare({name!r}); x.fill(6)")
         assert peer.ask("float(x.to_numpy().sum())") == 18000
+        # What would be wrong to say: `case_no_write_is_lost` without the guard.
+        peer.do("import taichi_shared")
+        lost = f"taichi_shared.writes_lost(ti, {name!r}, 5000, nobody_writes=True)"
+        assert peer.ask(lost) > 0
 
 
 def test_at_the_end_of_the_interpreter(client: tidl.Client, owner: Peer, name: str) -> None:

@@ -2,9 +2,11 @@
 /* Memory that is shared where it lies while others are at it: threads that write, signal handlers,
  * children. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,7 +19,7 @@
 
 #define PIECE_BYTES ((size_t)TDC_PIECE_BYTES)
 
-enum { WRITER_COUNT = 2 };
+enum { WRITER_COUNT = 2, TOUCH_ROUNDS = 150 };
 
 struct writer {
 	struct tt_memory *memory;
@@ -97,6 +99,77 @@ TT_TEST(inplace_threads, nor_where_pages_have_to_be_there_first)
 	tt_world_init(&world);
 	tdp_kernel_forget(TDP_KERNEL_WP_UNPOPULATED);
 	cr_expect_eq(rounds_run(&world, 200, 0), 0);
+	tt_world_deinit(&world);
+}
+
+static struct tt_memory *untouched;
+static atomic_bool toucher_goes;
+static pthread_t toucher;
+
+/* Writes to each page for the first time, while it is copied. */
+__attribute__((no_sanitize_thread)) static void *touch_run(void *context)
+{
+	volatile float *elements = untouched->data;
+	size_t count = untouched->bytes / TT_ELEMENT_BYTES;
+
+	(void)context;
+	atomic_store(&toucher_goes, true);
+	for (size_t i = 0; i < count; i += TT_PAGE_BYTES / TT_ELEMENT_BYTES)
+		elements[i] = 1;
+	return NULL;
+}
+
+static int touch_begin(enum tdc_move_step step, size_t piece)
+{
+	(void)piece;
+	if (step != TDC_MOVE_THERE)
+		return 0;
+	atomic_store(&toucher_goes, false);
+	cr_assert_eq(pthread_create(&toucher, NULL, touch_run, NULL), 0);
+	while (!atomic_load(&toucher_goes))
+		(void)sched_yield();
+	return 0;
+}
+
+/* Pages whose first write was lost. */
+static size_t touches_lost(struct tt_world *world)
+{
+	struct tt_memory memory;
+	size_t lost = 0;
+
+	tt_memory_init(&memory, PIECE_BYTES);
+	cr_assert_eq(madvise(memory.data, memory.bytes, MADV_DONTNEED), 0);
+	untouched = &memory;
+	tdc_move_hook = touch_begin;
+	cr_assert_eq(tt_memory_publish(&memory, world->client, "x"), 0, "%s", tidl_last_error());
+	tdc_move_hook = NULL;
+	cr_assert_eq(pthread_join(toucher, NULL), 0);
+	for (size_t i = 0; i < memory.bytes / TT_ELEMENT_BYTES;
+	     i += TT_PAGE_BYTES / TT_ELEMENT_BYTES)
+		lost += memory.data[i] != 1;
+	cr_assert_eq(tidl_unshare(world->client, "x"), 0, "%s", tidl_last_error());
+	tt_memory_deinit(&memory);
+	return lost;
+}
+
+TT_TEST(inplace_threads, nor_the_first_one_to_a_page)
+{
+	struct tt_world world;
+
+	tt_world_init(&world);
+	for (int i = 0; i < TOUCH_ROUNDS; i++)
+		cr_assert_eq(touches_lost(&world), 0);
+	tt_world_deinit(&world);
+}
+
+TT_TEST(inplace_threads, nor_that_where_pages_have_to_be_there_first)
+{
+	struct tt_world world;
+
+	tt_world_init(&world);
+	tdp_kernel_forget(TDP_KERNEL_WP_UNPOPULATED);
+	for (int i = 0; i < TOUCH_ROUNDS; i++)
+		cr_assert_eq(touches_lost(&world), 0);
 	tt_world_deinit(&world);
 }
 

@@ -93,6 +93,9 @@ def test_copy_on_write_memory_is_copied(client: tidl.Client, peer: Peer, name: s
     client.publish(f"{name}/a", np.zeros(4))
     y = client.get(f"{name}/a", access="copy_on_write").to_numpy()
     y[:] = 3
+    with pytest.raises(tidl.CopyNeededError) as caught:
+        client.publish(f"{name}/b", y[1:], copy=False)
+    assert caught.value.reason == "private_map"
     publication = client.publish(f"{name}/b", y)
     assert (publication.copied, publication.reason) == (True, "private_map")
     assert peer.ask(f"client.get({f'{name}/b'!r}).to_numpy().tolist()") == [3.0] * 4

@@ -97,6 +97,7 @@ TT_TEST(rights, memory_of_another_user_is_copied, .timeout = 60)
 	struct tidl_client *client;
 	struct tidl_tensor *theirs;
 	struct tidl_publication publication = {.size = sizeof(publication)};
+	struct tidl_publish_options in_place = {.size = sizeof(in_place), .copy = TIDL_COPY_NEVER};
 	struct tt_foreign foreign;
 
 	shared_broker_start(&broker);
@@ -105,6 +106,10 @@ TT_TEST(rights, memory_of_another_user_is_copied, .timeout = 60)
 	theirs = tt_get(client, "4242:theirs", TIDL_ATTACH_WRITE);
 	cr_assert_eq(tidl_tensor_owner_uid(theirs), OTHER_UID);
 	tt_foreign_init(&foreign, tidl_tensor_data(theirs), 2, shape, NULL);
+	cr_expect_eq(tidl_publish(client, "mine", &foreign.managed, &in_place, NULL),
+		     TIDL_ERR_COPY_NEEDED);
+	cr_expect_eq(tidl_last_copy_reason(), TIDL_COPY_REASON_NOT_OWNER, "%s", tidl_last_error());
+	cr_expect_eq(foreign.deleted, 0);
 	cr_assert_eq(tidl_publish(client, "mine", &foreign.managed, NULL, &publication), 0, "%s",
 		     tidl_last_error());
 	cr_assert_eq(publication.path, TIDL_PATH_COPIED);

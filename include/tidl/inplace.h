@@ -50,13 +50,13 @@ struct tidl_block {
  * dispatch comes next; and when the client is closed.
  *
  * Returns 0 or TIDL_ERR_INVALID_ARGUMENT, _NAME_INVALID, _NOT_FOUND (this client has moved nothing
- * for that name), _BUSY (the memory is just being published, or under other names too), _NO_MEMORY
- * (try again; what was done stays done), _COPY_NEEDED (writers cannot be stopped), _DESCRIPTORS,
- * _SYSTEM, _INTERRUPTED (try again), or _TIMEOUT or a connection error, which are about the name
- * alone: the memory is private and the deleters have been called, for that needs no broker. But
- * whether the name was taken out of the listing is not known: a broker that has ended has forgotten
- * it, one that goes on or comes back may list what there was at that moment, for tidl_remove().
- * Blocks for one round trip and the copy.
+ * for that name), _BUSY (other threads have been at the memory for a second, or it is published
+ * under other names too), _NO_MEMORY (try again; what was done stays done), _COPY_NEEDED (writers
+ * cannot be stopped), _DESCRIPTORS, _SYSTEM, _INTERRUPTED (try again), or _TIMEOUT or a connection
+ * error, which are about the name alone: the memory is private and the deleters have been called,
+ * for that needs no broker. But whether the name was taken out of the listing is not known: a
+ * broker that has ended has forgotten it, one that goes on or comes back may list what there was at
+ * that moment, for tidl_remove(). Blocks for one round trip and the copy.
  */
 TIDL_API int tidl_unshare(struct tidl_client *client, const char *name);
 

@@ -6,6 +6,7 @@
  */
 #include "client/lib/inplace/uses.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,13 @@
 #include <utlist.h>
 
 #include "client/lib/client.h"
+#include "client/lib/deadline.h"
 #include "client/lib/generation.h"
 #include "client/lib/inplace/listed.h"
 #include "client/lib/pending.h"
 #include "proto/wire/limits.h"
+
+enum { BUSY_PATIENCE_MS = 1000, BUSY_PAUSE_MS = 1 };
 
 struct tdc_moved_use *tdc_use_new(const char *path)
 {
@@ -229,12 +233,38 @@ static const char *moved_other_name(const struct tdc_moved *moved, const char *p
 	return NULL;
 }
 
+static bool path_is_busy(struct tidl_client *client, const char *path)
+{
+	struct tdc_moved *moved;
+	bool is_busy = false;
+
+	tdc_client_lock(client);
+	DL_FOREACH (client->moved, moved)
+		is_busy = is_busy || (moved->is_busy && moved_has_name(moved, path));
+	tdc_client_unlock(client);
+	return is_busy;
+}
+
+/* Others are at it for the time of a copy or a round trip: an event loop that dispatches, say. */
+static int path_await(struct tidl_client *client, const char *path, struct tdp_fault *fault)
+{
+	int64_t deadline = tdc_deadline_after(BUSY_PATIENCE_MS);
+
+	while (path_is_busy(client, path) && tdc_deadline_poll_ms(deadline) != 0) {
+		if (poll(NULL, 0, BUSY_PAUSE_MS) < 0 && tdc_interrupt_is_asked(&client->interrupt))
+			return tdp_fault_code(fault, TIDL_ERR_INTERRUPTED);
+	}
+	return 0;
+}
+
 int tdc_unshare_check(struct tidl_client *client, const char *path, struct tdp_fault *fault)
 {
 	struct tdc_moved *moved;
 	bool is_found = false;
-	int r = 0;
+	int r = path_await(client, path, fault);
 
+	if (r < 0)
+		return r;
 	tdc_client_lock(client);
 	DL_FOREACH (client->moved, moved) {
 		const char *other;
@@ -293,9 +323,8 @@ static void moved_drop_uses(struct tidl_client *client, struct tdc_moved *moved)
 	tdc_client_unlock(client);
 }
 
-int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *fault)
+static int moved_end_by_name(struct tidl_client *client, const char *path, struct tdp_fault *fault)
 {
-	struct tdp_fault rest;
 	struct tdc_moved *moved;
 	int r = 0;
 
@@ -303,14 +332,25 @@ int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *
 		moved_drop_uses(client, moved);
 		r = tdc_moved_end(client, moved, fault);
 	}
-	if (r < 0)
-		return r;
-	/* Other threads may have come between: what they are at was not taken. */
-	if (tdc_unshare_check(client, path, &rest) == TIDL_ERR_BUSY) {
-		*fault = rest;
-		return rest.code;
+	return r;
+}
+
+/* Other threads may have come between the check and here, and what they are at is not taken. */
+int tdc_unshare(struct tidl_client *client, const char *path, struct tdp_fault *fault)
+{
+	struct tdp_fault rest;
+	int r = 0;
+
+	while (r == 0) {
+		r = moved_end_by_name(client, path, fault);
+		if (r < 0)
+			return r;
+		r = tdc_unshare_check(client, path, &rest);
 	}
-	return 0;
+	if (r == TIDL_ERR_NOT_FOUND)
+		return 0;
+	*fault = rest;
+	return r;
 }
 
 /* The first behind @last that nobody is at; busy then. */

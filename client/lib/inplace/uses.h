@@ -42,7 +42,8 @@ void tdc_moved_reap(struct tidl_client *client);
 int tdc_moved_end_all(struct tidl_client *client, bool is_last,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 
-/* May what was moved for this name become private? TIDL_ERR_NOT_FOUND, _BUSY. */
+/* May what was moved for this name become private? Waits a moment for other threads that are at it.
+ * TIDL_ERR_NOT_FOUND, _BUSY, _INTERRUPTED. */
 int tdc_unshare_check(struct tidl_client *client, const char *path,
 		      struct tdp_fault *fault) TDP_MUST_CHECK;
 

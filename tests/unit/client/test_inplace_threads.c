@@ -5,8 +5,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -293,6 +295,75 @@ TT_TEST(inplace_threads, a_fork_waits_for_the_move)
 	cr_expect_eq(atomic_load(&child_status), 0);
 	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
 	tt_memory_expect_intact(&memory);
+	tt_memory_deinit(&memory);
+	tt_world_deinit(&world);
+}
+
+/* A thread that unshares while another one is at the same memory. */
+static struct {
+	struct tidl_client *client;
+	pthread_t thread;
+	atomic_int tid;
+	atomic_bool is_done;
+	int result;
+} unsharer;
+
+static void *unshare_once(void *context)
+{
+	(void)context;
+	atomic_store(&unsharer.tid, (int)syscall(SYS_gettid));
+	unsharer.result = tidl_unshare(unsharer.client, "x");
+	atomic_store(&unsharer.is_done, true);
+	return NULL;
+}
+
+/* Is it waiting for something? */
+static bool unsharer_sleeps(void)
+{
+	char path[64];
+	char line[256] = "";
+	FILE *file;
+
+	if (atomic_load(&unsharer.tid) == 0)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(&unsharer.tid));
+	file = fopen(path, "re");
+	if (file == NULL)
+		return false;
+	(void)!fread(line, 1, sizeof(line) - 1, file);
+	(void)fclose(file);
+	/* "17 (name) S ..." */
+	return strstr(line, ") S ") != NULL;
+}
+
+static int unshare_meanwhile(enum tdc_move_step step, size_t piece)
+{
+	(void)piece;
+	if (step != TDC_MOVE_BACK || atomic_load(&unsharer.tid) != 0)
+		return 0;
+	(void)pthread_create(&unsharer.thread, NULL, unshare_once, NULL);
+	while (!atomic_load(&unsharer.is_done) && !unsharer_sleeps())
+		(void)sched_yield();
+	return 0;
+}
+
+/* A dispatch of an event loop that happens to end it is no reason to refuse. */
+TT_TEST(inplace_threads, unshare_waits_for_other_threads)
+{
+	struct tt_world world;
+	struct tt_memory memory;
+
+	tt_world_init(&world);
+	tt_memory_init(&memory, 4 * TT_PAGE_BYTES);
+	unsharer.client = world.client;
+	cr_assert_eq(tt_memory_publish(&memory, world.client, "x"), 0, "%s", tidl_last_error());
+	tdc_move_hook = unshare_meanwhile;
+	cr_assert_eq(tidl_unshare(world.client, "x"), 0, "%s", tidl_last_error());
+	tdc_move_hook = NULL;
+	cr_assert_eq(pthread_join(unsharer.thread, NULL), 0);
+	/* It is over by the time that it could begin. */
+	cr_expect_eq(unsharer.result, TIDL_ERR_NOT_FOUND);
+	cr_expect_eq(memory.foreign.deleted, 1);
 	tt_memory_deinit(&memory);
 	tt_world_deinit(&world);
 }

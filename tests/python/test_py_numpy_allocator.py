@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -192,6 +193,36 @@ def test_resize_after_the_block(client: tidl.Client, name: str) -> None:
     array.resize(5)
     assert array.tolist() == [0, 1, 2, 3, 4]
     assert client.get(name).to_numpy().sum() == sum(range(1000))
+
+
+RESIZED_AT_ONCE = """
+from concurrent.futures import ThreadPoolExecutor
+import contextvars, threading
+def resize_at_once(size, rounds):
+    with tidl.numpy_allocator(client) as made, ThreadPoolExecutor(4) as pool:
+        contexts = [contextvars.copy_context() for _ in range(4)]
+        for _ in range(rounds):
+            array, barrier = np.arange(size), threading.Barrier(4)
+            def one(new_size):
+                barrier.wait()
+                try:
+                    array.resize(new_size, refcheck=False)
+                except MemoryError:
+                    return None
+                return new_size
+            done = [pool.submit(context.run, one, 2000 + 1000 * number)
+                    for number, context in enumerate(contexts)]
+            sizes = {future.result() for future in done}
+            assert array.size in sizes
+            assert array[:size].tolist() == list(range(size)) and not array[size:].any()
+    return made.arrays, made.error
+"""
+
+
+@pytest.mark.parametrize("size", [10, 1000], ids=["of malloc", "of ours"])
+def test_threads_resize_one_array_at_once(start_peer: Callable[..., Peer], size: int) -> None:
+    peer = start_peer(SETUP + RESIZED_AT_ONCE)
+    assert peer.ask(f"resize_at_once({size}, rounds=100)") == (1, None)
 
 
 # ---- until when ----

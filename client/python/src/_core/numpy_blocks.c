@@ -4,6 +4,8 @@
  * on any thread, some without the GIL, so a lock guards the table. It is held for look-ups only,
  * never in a call to libtidl or Python, and a fork waits for it: a child frees its arrays as its
  * parent does, and libtidl sees to it that the child gives nothing of the parent's back.
+ *
+ * Also what NumPy is about to move, ours or not.
  */
 #include "client/python/src/_core/numpy_memory.h"
 
@@ -21,9 +23,18 @@ struct tpy_numpy_block {
 	UT_hash_handle hh;
 };
 
+/* Not on the stack of who waits: a forked child has the list, and the stacks no more. */
+struct tpy_numpy_move {
+	const void *data;
+	bool is_forestalled;
+	struct tpy_numpy_move *next;
+};
+
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t blocks_once = PTHREAD_ONCE_INIT;
 static struct tpy_numpy_block *blocks;
+static struct tpy_numpy_move *moves;
+static atomic_uint moves_count; /* most of what NumPy frees needs no lock for them either */
 
 static void lock(void)
 {
@@ -109,4 +120,46 @@ bool tpy_numpy_blocks_release(void *data)
 	tpy_numpy_heap_unref(block->heap);
 	free(block);
 	return true;
+}
+
+struct tpy_numpy_move *tpy_numpy_move_begin(const void *data)
+{
+	struct tpy_numpy_move *move = calloc(1, sizeof(*move));
+
+	if (!move)
+		return NULL;
+	move->data = data;
+	(void)pthread_once(&blocks_once, blocks_init);
+	lock();
+	move->next = moves;
+	moves = move;
+	atomic_fetch_add(&moves_count, 1);
+	unlock();
+	return move;
+}
+
+bool tpy_numpy_move_end(struct tpy_numpy_move *move)
+{
+	struct tpy_numpy_move **link = &moves;
+	bool is_forestalled;
+
+	lock();
+	while (*link != move)
+		link = &(*link)->next;
+	*link = move->next;
+	atomic_fetch_sub(&moves_count, 1);
+	is_forestalled = move->is_forestalled;
+	unlock();
+	free(move);
+	return !is_forestalled;
+}
+
+void tpy_numpy_move_forestall(const void *data)
+{
+	if (atomic_load(&moves_count) == 0)
+		return;
+	lock();
+	for (struct tpy_numpy_move *move = moves; move; move = move->next)
+		move->is_forestalled |= move->data == data;
+	unlock();
 }

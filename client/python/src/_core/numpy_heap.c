@@ -8,7 +8,8 @@
  * their arrays while other threads run. A new block waits for the broker, so it takes the GIL if
  * need be and gives it up meanwhile, which NumPy's own allocator does too when it asks for zeroed
  * memory: the array is not known to anybody yet. A block that is resized stays where it is until
- * the new one is there and is left with the GIL held throughout. Freeing asks for neither.
+ * the new one is there and is left with the GIL held throughout; where somebody else has resized
+ * the same array meanwhile, it is refused. Freeing asks for neither.
  *
  * A signal's handler that raises (Ctrl-C) ends the waiting, but its exception cannot come before
  * NumPy has returned, and a MemoryError instead would pass by whoever expects it. So it waits, and
@@ -292,26 +293,40 @@ static void *block_resize(struct tpy_numpy_heap *heap, struct tidl_tensor *tenso
 
 	if (bytes <= had_bytes && (size_t)whole_pages(bytes) > had_bytes / 2)
 		return data;
+	struct tpy_numpy_move *move = tpy_numpy_move_begin(data);
+	if (!move)
+		return NULL;
 	if (bytes > had_bytes && !heap_is_passed(heap) &&
 	    !__builtin_add_overflow(bytes, bytes / 4, &roomy_bytes))
 		other = heap_take(heap, roomy_bytes);
 	if (!other)
 		other = heap_take_or_leave(heap, bytes);
+	if (!tpy_numpy_move_end(move)) {
+		numpy_release(heap, other, bytes);
+		return NULL;
+	}
 	if (!other)
 		return bytes <= had_bytes ? data : NULL;
 	memcpy(other, data, bytes < had_bytes ? bytes : had_bytes);
-	(void)tpy_numpy_blocks_release(data);
+	numpy_release(heap, data, had_bytes);
 	return other;
 }
 
 /* One of theirs has become large enough. How large it was they alone know, so it grows there. */
 static void *block_adopt(struct tpy_numpy_heap *heap, void *data, size_t bytes)
 {
+	struct tpy_numpy_move *move = tpy_numpy_move_begin(data);
 	void *ours;
 	void *theirs;
 
-	if (!heap_leaves(heap, bytes, &ours) && !ours)
+	if (!move)
 		return NULL;
+	bool is_refused = !heap_leaves(heap, bytes, &ours) && !ours;
+	if (!tpy_numpy_move_end(move) || is_refused) {
+		(void)tpy_numpy_blocks_release(ours);
+		return NULL;
+	}
+	tpy_numpy_move_forestall(data);
 	theirs = below(heap)->resize(below(heap)->context, data, bytes);
 	if (!ours || !theirs) {
 		(void)tpy_numpy_blocks_release(ours);
@@ -364,8 +379,10 @@ static void *numpy_resize(void *context, void *data, size_t bytes)
 
 	if (!tensor && !data)
 		return numpy_allocate(context, bytes);
-	if (!tensor && !heap_wants(heap, bytes))
+	if (!tensor && !heap_wants(heap, bytes)) {
+		tpy_numpy_move_forestall(data);
 		return below(heap)->resize(below(heap)->context, data, bytes);
+	}
 	PyGILState_STATE before = PyGILState_Ensure();
 	void *other = tensor ? block_resize(heap, tensor, bytes) : block_adopt(heap, data, bytes);
 	tidl_tensor_unref(tensor);
@@ -377,6 +394,7 @@ static void numpy_release(void *context, void *data, size_t bytes)
 {
 	struct tpy_numpy_heap *heap = context;
 
+	tpy_numpy_move_forestall(data);
 	if (!tpy_numpy_blocks_release(data))
 		below(heap)->release(below(heap)->context, data, bytes);
 }

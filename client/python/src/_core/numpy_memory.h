@@ -96,6 +96,16 @@ struct tidl_tensor *tpy_numpy_blocks_find(void *data);
 /* Gives it back; false: nothing of ours begins there. */
 bool tpy_numpy_blocks_release(void *data);
 
+/*
+ * Memory whose resizing waits for other memory: while it does, another thread, or the handler of a
+ * signal, may resize the same array or have it freed, and does not wait for us.
+ */
+struct tpy_numpy_move;
+
+struct tpy_numpy_move *tpy_numpy_move_begin(const void *data); /* NULL without memory */
+bool tpy_numpy_move_end(struct tpy_numpy_move *move);	       /* false: it was forestalled */
+void tpy_numpy_move_forestall(const void *data); /* whoever waits to move that comes too late */
+
 /* numpy_allocator.c */
 PyTypeObject *tpy_numpy_allocator_type_new(PyObject *module);
 

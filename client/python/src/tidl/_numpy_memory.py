@@ -28,17 +28,19 @@ def numpy_allocator(client: Client, *, min_bytes: int = _MIN_BYTES) -> NumpyAllo
     it takes over from somebody else does not: `np.frombuffer`, most of what is unpickled.
 
     Each array has a segment of its own, as those of `client.empty()`: one round trip to the broker,
-    whole pages, which are reserved at once, and one map of this process, which has some 65,000.
+    whole pages, which are reserved at once, two descriptors of the broker, and one map of this
+    process, which has some 65,000.
 
     NumPy keeps its allocator in the context (`contextvars`): threads that are started inside the
     block allocate as usual, tasks and `asyncio.to_thread` as the block that they come from, until
-    it has ended. Blocks may be nested.
+    it has ended. A generator that yields inside leaves it open for its caller. Blocks may be
+    nested.
 
     An array may outlive the block and the client, and be freed by any thread; what was published of
-    it stays for its readers. A forked child shares its pages, so make no arrays of objects in the
-    block then; it gives back nothing of its parent's. `ndarray.resize` keeps it in shareable memory
-    inside the block; afterwards one that has to move becomes ordinary memory. C code that frees an
-    array's memory by itself, behind NumPy's back, ends the process.
+    it stays for its readers. A forked child shares its pages, so make no arrays of objects or of
+    `StringDType` in the block then; it gives back nothing of its parent's. `ndarray.resize` keeps
+    it in shareable memory inside the block; afterwards one that has to move becomes ordinary
+    memory. C code that frees an array's memory by itself, behind NumPy's back, ends the process.
 
     Args:
         client: where the memory comes from.

@@ -117,6 +117,11 @@ enum {
 	TDD_OUTBOX_BYTES_PER_SESSION = 4 << 20,
 	TDD_OUTBOX_BYTES_PER_UID = 64 << 20,
 
+	/* Clients who were blocked and are tried again in one turn; and looks, in one turn, at
+	 * whether what is on its way to some client has arrived: a third of a microsecond each. */
+	TDD_RETRIES_PER_TURN = 64,
+	TDD_FLIGHT_LOOKS = 256,
+
 	/* Received descriptors of one uid that a worker thread has not closed yet. Closing can hang
 	 * for ever (FUSE); a uid that makes it hang is refused from here on. */
 	TDD_SUSPECTS_PER_UID = 2 * 253,

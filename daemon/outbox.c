@@ -58,6 +58,7 @@ static void outbox_take_off(struct tdd_outbox *outbox, uint32_t fd_count)
 	tdd_charge_force(&outbox->flying, outbox->account);
 	outbox->flight->count += fd_count;
 	DL_APPEND(outbox->flight->outboxes, outbox);
+	outbox->flight->outbox_count++;
 }
 
 static void outbox_land(struct tdd_outbox *outbox)
@@ -68,6 +69,7 @@ static void outbox_land(struct tdd_outbox *outbox)
 	outbox->in_flight = 0;
 	tdd_charge_deinit(&outbox->flying);
 	DL_DELETE(outbox->flight->outboxes, outbox);
+	outbox->flight->outbox_count--;
 }
 
 /* Nothing unread in the peer's queue: the descriptors have arrived. */
@@ -97,16 +99,101 @@ static bool outbox_fits(const struct tdd_outbox *outbox, uint32_t fd_count)
 	       fits(uid->used[TDD_QUOTA_FLIGHT], fd_count, uid_limit);
 }
 
+/* Most have arrived by now, but nobody has looked since. */
+static void flight_look(struct tdd_flight *flight)
+{
+	struct tdd_outbox *outbox = flight->outboxes;
+
+	flight->look_count++;
+	DL_DELETE(flight->outboxes, outbox);
+	DL_APPEND(flight->outboxes, outbox);
+	outbox_look(outbox);
+}
+
 static bool outbox_has_room(struct tdd_outbox *outbox, uint32_t fd_count)
 {
-	struct tdd_outbox *other, *next;
+	struct tdd_flight *flight = outbox->flight;
 
-	if (outbox_fits(outbox, fd_count))
+	while (!outbox_fits(outbox, fd_count)) {
+		/* Each once in a turn, the one that was looked at longest ago first. */
+		if (flight->look_count >= flight->outbox_count ||
+		    flight->look_count >= TDD_FLIGHT_LOOKS)
+			return false;
+		flight_look(flight);
+	}
+	return true;
+}
+
+/* Is somebody else first in line for the same room? */
+static bool outbox_is_behind(const struct tdd_outbox *outbox)
+{
+	const struct tdd_queue *queue = &outbox->account->parent->flight_queue;
+	const struct tdd_place *first = queue->lanes[TDD_LANE_LITTLE];
+
+	if (first && first != &outbox->place)
 		return true;
-	/* Most of them have arrived by now, but nobody has looked since. */
-	DL_FOREACH_SAFE (outbox->flight->outboxes, other, next)
-		outbox_look(other);
-	return outbox_fits(outbox, fd_count);
+	return outbox->flight->is_full && outbox->flight->waiting.queues != queue;
+}
+
+static void outbox_leave_draining(struct tdd_outbox *outbox)
+{
+	if (!outbox->is_draining)
+		return;
+	outbox->is_draining = false;
+	DL_DELETE2(outbox->flight->draining, outbox, draining_prev, draining_next);
+}
+
+static void outbox_set_block(struct tdd_outbox *outbox, enum tdd_outbox_block block)
+{
+	struct tdd_flight *flight = outbox->flight;
+	bool is_draining = block == TDD_OUTBOX_NEEDS_DRAIN && !tdd_place_is_waiting(&outbox->place);
+
+	outbox->block = block;
+	if (!is_draining)
+		outbox_leave_draining(outbox);
+	else if (!outbox->is_draining)
+		DL_APPEND2(flight->draining, outbox, draining_prev, draining_next);
+	outbox->is_draining = is_draining;
+}
+
+static void outbox_wait(struct tdd_outbox *outbox, uint32_t fd_count, bool is_first)
+{
+	struct tdd_flight *flight = outbox->flight;
+	struct tdd_queue *queue = &outbox->account->parent->flight_queue;
+
+	flight->is_full |= !fits(flight->count, fd_count, flight->cap);
+	if (is_first)
+		tdd_line_join_first(&flight->waiting, queue, TDD_LANE_LITTLE, &outbox->place);
+	else
+		tdd_line_join(&flight->waiting, queue, TDD_LANE_LITTLE, &outbox->place);
+	outbox_set_block(outbox, TDD_OUTBOX_NEEDS_DRAIN);
+}
+
+static void outbox_stop_waiting(struct tdd_outbox *outbox)
+{
+	struct tdd_flight *flight = outbox->flight;
+
+	tdd_line_leave(&flight->waiting, &outbox->place);
+	if (tdd_line_is_empty(&flight->waiting))
+		flight->is_full = false;
+}
+
+/* May a packet with descriptors go now? */
+static bool outbox_may_go(struct tdd_outbox *outbox, uint32_t fd_count)
+{
+	bool was_first = outbox->is_served;
+
+	outbox_look(outbox);
+	if (outbox->in_flight > 0) {
+		outbox_set_block(outbox, TDD_OUTBOX_NEEDS_DRAIN);
+		return false;
+	}
+	if ((!was_first && outbox_is_behind(outbox)) || !outbox_has_room(outbox, fd_count)) {
+		outbox_wait(outbox, fd_count, was_first);
+		return false;
+	}
+	outbox_stop_waiting(outbox);
+	return true;
 }
 
 /* Returns 0 when sent, TIDL_ERR_CLOSED, or TIDL_ERR_BUSY with `block` set. */
@@ -115,23 +202,18 @@ static int outbox_try(struct tdd_outbox *outbox, const void *bytes, size_t size_
 {
 	int r;
 
-	outbox->block = TDD_OUTBOX_FREE;
-	if (fd_count > 0) {
-		outbox_look(outbox);
-		if (outbox->in_flight > 0 || !outbox_has_room(outbox, fd_count)) {
-			outbox->block = TDD_OUTBOX_NEEDS_DRAIN;
-			return TIDL_ERR_BUSY;
-		}
-	}
+	if (fd_count > 0 && !outbox_may_go(outbox, fd_count))
+		return TIDL_ERR_BUSY;
+	outbox_set_block(outbox, TDD_OUTBOX_FREE);
 	r = tdp_packet_send(outbox->socket_fd, bytes, size_bytes, fds, fd_count);
 	if (r == 0) {
 		outbox_take_off(outbox, fd_count);
 		return 0;
 	}
 	if (r == -EAGAIN)
-		outbox->block = TDD_OUTBOX_NEEDS_ROOM;
+		outbox_set_block(outbox, TDD_OUTBOX_NEEDS_ROOM);
 	else if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
-		outbox->block = TDD_OUTBOX_NEEDS_DRAIN;
+		outbox_set_block(outbox, TDD_OUTBOX_NEEDS_DRAIN);
 	else
 		return TIDL_ERR_CLOSED;
 	return TIDL_ERR_BUSY;
@@ -254,7 +336,7 @@ int tdd_outbox_offer(struct tdd_outbox *outbox, const void *bytes, size_t size_b
 	/* Behind descriptors that may still be on their way it would look like them. */
 	outbox_look(outbox);
 	if (outbox->in_flight > 0) {
-		outbox->block = TDD_OUTBOX_NEEDS_DRAIN;
+		outbox_set_block(outbox, TDD_OUTBOX_NEEDS_DRAIN);
 		return TIDL_ERR_BUSY;
 	}
 	return outbox_try(outbox, bytes, size_bytes, NULL, 0);
@@ -286,7 +368,7 @@ int tdd_outbox_flush(struct tdd_outbox *outbox)
 			return r;
 		outbox_drop_first(outbox);
 	}
-	outbox->block = TDD_OUTBOX_FREE;
+	outbox_set_block(outbox, TDD_OUTBOX_FREE);
 	return 0;
 }
 
@@ -295,4 +377,72 @@ void tdd_outbox_deinit(struct tdd_outbox *outbox)
 	while (outbox->packets)
 		outbox_drop_first(outbox);
 	outbox_land(outbox);
+	outbox_stop_waiting(outbox);
+	outbox_set_block(outbox, TDD_OUTBOX_FREE);
+}
+
+/* ---- trying again ---- */
+
+void tdd_flight_turn(struct tdd_flight *flight)
+{
+	flight->look_count = 0;
+}
+
+/* True when it has sent something. */
+static bool outbox_retry(struct tdd_outbox *outbox, void (*flush)(struct tdd_outbox *outbox))
+{
+	uint32_t packet_count = outbox->packet_count;
+
+	flush(outbox);
+	return outbox->packet_count < packet_count;
+}
+
+/* Who waits for room. Of a uid that cannot send anything more, nobody can. */
+static bool flight_retry_waiting(struct tdd_flight *flight, unsigned limit,
+				 void (*flush)(struct tdd_outbox *outbox))
+{
+	bool has_moved = false;
+	unsigned blocked_count = 0, queue_count = 0;
+	struct tdd_queue *queue;
+
+	DL_COUNT(flight->waiting.queues, queue, queue_count);
+	flight->is_full = false;
+	while (limit-- > 0 && blocked_count < queue_count && !flight->is_full) {
+		struct tdd_place *place = tdd_line_next(&flight->waiting);
+		struct tdd_outbox *outbox;
+
+		if (!place)
+			break;
+		outbox = TDP_CONTAINER_OF(place, struct tdd_outbox, place);
+		outbox->is_served = true;
+		has_moved |= outbox_retry(outbox, flush);
+		outbox->is_served = false;
+		blocked_count = tdd_place_is_waiting(place) ? blocked_count + 1 : 0;
+	}
+	return has_moved;
+}
+
+static bool flight_retry_draining(struct tdd_flight *flight, unsigned limit,
+				  void (*flush)(struct tdd_outbox *outbox))
+{
+	struct tdd_outbox *last = flight->draining ? flight->draining->draining_prev : NULL;
+	bool has_moved = false;
+
+	while (limit-- > 0 && flight->draining) {
+		struct tdd_outbox *outbox = flight->draining;
+
+		/* If it still has to wait it is the last one of the list now. */
+		outbox_leave_draining(outbox);
+		has_moved |= outbox_retry(outbox, flush);
+		if (outbox == last)
+			break;
+	}
+	return has_moved;
+}
+
+bool tdd_flight_retry(struct tdd_flight *flight, void (*flush)(struct tdd_outbox *outbox))
+{
+	bool has_moved = flight_retry_draining(flight, TDD_RETRIES_PER_TURN, flush);
+
+	return flight_retry_waiting(flight, TDD_RETRIES_PER_TURN, flush) || has_moved;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/line.h"
 #include "daemon/quota.h"
 #include "proto/base/attr.h"
 
@@ -22,9 +23,30 @@ struct tdd_flight {
 	uint64_t cap;
 	uint64_t count;
 	struct tdd_outbox *outboxes; /* list of those with something in flight */
+	unsigned outbox_count;
+	struct tdd_line waiting;     /* those with a packet that does not fit */
+	struct tdd_outbox *draining; /* list of those that wait until their own has arrived */
+	bool is_full;		     /* somebody in line waits for what all have together */
+	unsigned look_count;	     /* in this turn of the loop: at those in flight */
 };
 
 void tdd_flight_init(struct tdd_flight *flight, uint64_t cap);
+
+/* A turn of the loop has ended. */
+void tdd_flight_turn(struct tdd_flight *flight);
+
+/*
+ * Let those who wait try again, as many as one turn has time for: first in line first, and who has
+ * sent something stands in line again for the next. @flush is what sends (tdd_outbox_flush(), and
+ * what it means that it fails). True when something was sent.
+ */
+bool tdd_flight_retry(struct tdd_flight *flight, void (*flush)(struct tdd_outbox *outbox));
+
+/* Is anybody left who would have to try again? */
+static inline bool tdd_flight_is_blocked(const struct tdd_flight *flight)
+{
+	return flight->draining || !tdd_line_is_empty(&flight->waiting);
+}
 
 enum tdd_outbox_block {
 	TDD_OUTBOX_FREE,
@@ -53,6 +75,10 @@ struct tdd_outbox {
 	struct tdd_flight *flight;
 	struct tdd_outbox_packet *packets; /* list, oldest first */
 	struct tdd_outbox *prev, *next;	   /* flight::outboxes */
+	struct tdd_place place;		   /* flight::waiting */
+	bool is_served;			   /* it was first in line just now */
+	bool is_draining;
+	struct tdd_outbox *draining_prev, *draining_next; /* flight::draining */
 };
 
 void tdd_outbox_init(struct tdd_outbox *outbox, int socket_fd, struct tdd_account *account,

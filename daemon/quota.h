@@ -54,10 +54,11 @@ struct tdd_account {
 	struct tdd_quota *quota;
 	struct tdd_account *parent; /* NULL: the broker's */
 	uint64_t used[TDD_QUOTA_KIND_COUNT];
-	struct tdd_debt debt;	/* of the turns of the loop; of levels UID and SESSION */
-	struct tdd_queue queue; /* of level UID: its sessions that wait for a turn */
-	struct tdd_ends ends;	/* of level UID: of its sessions */
-	UT_hash_handle hh;	/* quota::uids */
+	struct tdd_debt debt;	       /* of the turns of the loop; of levels UID and SESSION */
+	struct tdd_queue flight_queue; /* of level UID: what it has to send and has to wait */
+	struct tdd_queue queue;	       /* of level UID: its sessions that wait for a turn */
+	struct tdd_ends ends;	       /* of level UID: of its sessions */
+	UT_hash_handle hh;	       /* quota::uids */
 };
 
 struct tdd_quota {

@@ -176,6 +176,7 @@ static void server_turn_end(void *context)
 	/* The end of one tells others, of whom some may find that they cannot be told any more. */
 	server_send_news(server);
 	tdd_events_turn(&server->registry.events);
+	tdd_flight_turn(&server->flight);
 	has_more |= tdd_closer_turn();
 	has_more |= !tdd_line_is_empty(&server->turns.line);
 	/* A timer that is due makes the loop come back without waiting. */
@@ -228,30 +229,24 @@ void tdd_server_retry_soon(struct tdd_server *server)
 	tdd_timer_start(server->retry_timer, server->retry_ms);
 }
 
+static void outbox_flush(struct tdd_outbox *outbox)
+{
+	tdd_session_flush(TDP_CONTAINER_OF(outbox, struct tdd_session, outbox));
+}
+
 /* That a peer has received something is told by an edge; this is for what waits for others, whose
  * descriptors are too many, or for memory. It runs only while something is blocked, and slower the
  * longer nothing moves. */
 static void server_retry(void *context)
 {
 	struct tdd_server *server = context;
-	struct tdd_session *session;
 	uint64_t waited_ms = server->retry_ms;
-	bool is_blocked = false;
-	bool has_moved = false;
+	bool has_moved = tdd_flight_retry(&server->flight, outbox_flush);
 
-	DL_FOREACH (server->sessions, session) {
-		uint32_t packet_count = session->outbox.packet_count;
-
-		if (session->outbox.block != TDD_OUTBOX_NEEDS_DRAIN)
-			continue;
-		tdd_session_flush(session);
-		has_moved |= session->outbox.packet_count < packet_count;
-		is_blocked |= session->outbox.block == TDD_OUTBOX_NEEDS_DRAIN;
-	}
 	server->retry_ms = has_moved ? TDD_RETRY_MIN_MS : 2 * waited_ms;
 	if (server->retry_ms > TDD_RETRY_MAX_MS)
 		server->retry_ms = TDD_RETRY_MAX_MS;
-	if (is_blocked)
+	if (tdd_flight_is_blocked(&server->flight))
 		tdd_timer_start(server->retry_timer, server->retry_ms);
 }
 

@@ -178,6 +178,7 @@ TT_TEST(outbox, all_clients_together_have_a_cap)
 	/* Another client receives: there is room, though its own outbox has not looked. */
 	wire.sockets[1] = dup3(sockets[0][1], wire.sockets[1], O_CLOEXEC);
 	cr_expect(arrives(&wire, "x", 4));
+	tdd_flight_turn(&wire.flight);
 	cr_assert_eq(tdd_outbox_flush(&others[2]), 0);
 	cr_expect(tdd_outbox_is_empty(&others[2]));
 	cr_expect_eq(wire.flight.count, 5);
@@ -212,6 +213,7 @@ TT_TEST(outbox, one_user_has_a_part_of_it)
 	cr_assert_eq(tdd_outbox_send(&others, "x", 1, fds, 4), 0);
 	cr_expect_eq(others.block, TDD_OUTBOX_FREE);
 	cr_expect(arrives(&wire, "x", 4));
+	tdd_flight_turn(&wire.flight);
 	cr_assert_eq(tdd_outbox_flush(&more), 0);
 	cr_expect(tdd_outbox_is_empty(&more));
 	tdd_outbox_deinit(&more);

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "daemon/limits.h"
+#include "daemon/work.h"
 #include "include/tidl/error.h"
 
 enum { CAPACITY_MIN = 64 };
@@ -73,11 +75,12 @@ static void timeline_sink(struct tdd_timeline *timeline, struct tdd_deadline *de
 	timeline_put(timeline, slot, deadline);
 }
 
-void tdd_timeline_expire(struct tdd_timeline *timeline, uint64_t now_ms, size_t limit)
+void tdd_timeline_expire(struct tdd_timeline *timeline, uint64_t now_ms)
 {
-	for (; limit > 0 && tdd_timeline_next_ms(timeline) <= now_ms; limit--) {
+	while (tdd_timeline_next_ms(timeline) <= now_ms && !tdd_work_is_over()) {
 		struct tdd_deadline *deadline = timeline->slots[0];
 
+		tdd_work_count(TDD_DROP_STEPS);
 		tdd_deadline_clear(deadline);
 		deadline->expire(deadline);
 	}

@@ -36,8 +36,9 @@ void tdd_timeline_deinit(struct tdd_timeline *timeline);
 /* When the next one ends; UINT64_MAX: never. */
 uint64_t tdd_timeline_next_ms(const struct tdd_timeline *timeline);
 
-/* Let those end whose time has come, at most @limit. Each is cleared, then told. */
-void tdd_timeline_expire(struct tdd_timeline *timeline, uint64_t now_ms, size_t limit);
+/* Let those end whose time has come, as many as there is time for (daemon/work.h). Each is cleared,
+ * then told. */
+void tdd_timeline_expire(struct tdd_timeline *timeline, uint64_t now_ms);
 
 /* Returns 0 or TIDL_ERR_NO_MEMORY. */
 int tdd_deadline_init(struct tdd_deadline *deadline, struct tdd_timeline *timeline,

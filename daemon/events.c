@@ -15,6 +15,7 @@
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/subscription.h"
+#include "daemon/work.h"
 #include "proto/names.h"
 
 /* Something that happened, before anybody has heard of it. */
@@ -152,6 +153,7 @@ static void tell(struct occurrence *occurrence, struct tdd_subscription *subscri
 	}
 	if (!sees_it || !tdd_subscription_wants(subscription, occurrence->kind))
 		return;
+	tdd_work_count(TDD_WATCH_EVENT_STEPS);
 	if (!occurrence->event)
 		occurrence->event =
 			event_new(occurrence->kind, occurrence->publication, occurrence->lease);
@@ -212,11 +214,17 @@ static void events_report(struct tdd_events *events, struct occurrence *occurren
 			: tdd_registry_find_name(publication->registry,
 						 publication->rights.owner_uid, publication->name);
 	if (entry) {
-		DL_FOREACH (entry->subscriptions, subscription)
+		DL_FOREACH (entry->subscriptions, subscription) {
+			tdd_work_count(TDD_WATCH_VISIT_STEPS);
 			tell(occurrence, subscription);
+		}
 	}
-	HASH_ITER (hh, events->audiences, audience, next_audience)
+	HASH_ITER (hh, events->audiences, audience, next_audience) {
+		uint64_t steps = audience->turn == events->turn ? audience->steps : 0;
+
 		audience_hear(audience, events->turn, occurrence);
+		tdd_work_count(audience->steps - steps);
+	}
 	tdd_event_unref(occurrence->event);
 }
 

@@ -85,8 +85,8 @@ enum {
 	TDD_UID_TURN_STEPS = 1 << 19,
 	TDD_DEBT_TURNS = 16,
 
-	/* Of what waits in line: half a millisecond, which is what everybody else waits for those
-	 * in line; and after how much somebody else of the line is next. */
+	/* Of what waits in line, and of what ends by itself: half a millisecond, which is what
+	 * everybody else waits for that; and after how much somebody else of the line is next. */
 	TDD_LINE_STEPS = 1 << 19,
 	TDD_SLICE_STEPS = 1 << 17,
 
@@ -102,9 +102,6 @@ enum {
 	TDD_PART_STEPS = 64,
 	/* To look at one key, or at one row of a bundle with its key. */
 	TDD_ROW_STEPS = 256,
-
-	/* Pins and publications that end by themselves in one turn. */
-	TDD_EXPIRIES_PER_TURN = 256,
 
 	/* Replies that a client has not read yet. With so many its requests wait, too, until it
 	 * reads on: it may have asked for much at once, or been interrupted again and again. */

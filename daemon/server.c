@@ -26,6 +26,7 @@
 #include "daemon/map.h"
 #include "daemon/session.h"
 #include "daemon/waiter.h"
+#include "daemon/work.h"
 #include "proto/wire/message.h"
 #include "proto/wire/packet.h"
 
@@ -115,7 +116,9 @@ static void server_deadline_passed(void *context)
 	struct tdd_server *server = context;
 
 	server->end_at_ms = UINT64_MAX;
-	tdd_timeline_expire(&server->registry.timeline, tdd_clock_ms(), TDD_EXPIRIES_PER_TURN);
+	tdd_work_begin(TDD_LINE_STEPS);
+	tdd_timeline_expire(&server->registry.timeline, tdd_clock_ms());
+	tdd_work_begin(TDD_WORK_UNLIMITED);
 	server_follow_idleness(server);
 }
 

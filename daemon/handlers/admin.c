@@ -13,6 +13,7 @@
 #include "daemon/publication.h"
 #include "daemon/registry.h"
 #include "daemon/server.h"
+#include "daemon/work.h"
 #include "proto/names.h"
 
 static uint64_t age_ms(uint64_t since_ms)
@@ -62,8 +63,7 @@ static bool list_matches(const struct tdd_session *session, const struct tdp_lis
 
 /* One page: a bounded look at what comes behind the cursor, whether anything matches or not. */
 static void list_scan(const struct tdd_session *session, const struct tdp_list *list,
-		      size_t row_limit, struct tdp_list_entry *entries,
-		      struct tdp_listing *ret_listing)
+		      struct tdp_list_entry *entries, struct tdp_listing *ret_listing)
 {
 	const struct tdd_index *index = &session->server->registry.index;
 	size_t position = tdd_index_after(index, list->cursor);
@@ -75,7 +75,7 @@ static void list_scan(const struct tdd_session *session, const struct tdp_list *
 	for (; position < index->slot_count; position++) {
 		const struct tdd_publication *publication = index->slots[position].publication;
 
-		if (count == row_limit || steps >= TDD_LIST_STEPS)
+		if (count == TDP_LIST_PAGE_ROWS || steps >= TDD_LIST_STEPS)
 			break;
 		cursor = index->slots[position].generation;
 		steps += TDD_LIST_STEPS / TDD_LIST_SCAN;
@@ -88,6 +88,7 @@ static void list_scan(const struct tdd_session *session, const struct tdp_list *
 		steps += publication->segment_count;
 		fill_list_entry(publication, &entries[count++]);
 	}
+	tdd_work_count(steps);
 	ret_listing->entries = entries;
 	ret_listing->entry_count = count;
 	ret_listing->next_cursor = position < index->slot_count ? cursor : 0;
@@ -102,13 +103,17 @@ int tdd_handle_list(struct tdd_session *session, const struct tdp_message *reque
 
 	if (r < 0)
 		return r;
+	list_scan(session, &request->list, entries, &reply.listing);
 	/* Rows of the greatest rank with the longest names do not all fit: then fewer. */
-	for (size_t rows = TDP_LIST_PAGE_ROWS; rows > 0; rows /= 2) {
-		list_scan(session, &request->list, rows, entries, &reply.listing);
-		if (tdd_session_try_reply(session, &reply, NULL, 0) == 0)
-			return 0;
+	while (tdd_session_try_reply(session, &reply, NULL, 0) < 0) {
+		size_t rows = reply.listing.entry_count / 2;
+
+		if (rows == 0)
+			return tdp_fault_code(fault, TIDL_ERR_LIMIT);
+		reply.listing.entry_count = rows;
+		reply.listing.next_cursor = entries[rows - 1].generation;
 	}
-	return tdp_fault_code(fault, TIDL_ERR_LIMIT);
+	return 0;
 }
 
 /* ---- INSPECT ---- */

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "daemon/deadline.h"
+#include "daemon/limits.h"
+#include "daemon/work.h"
 #include "tests/support/leak.h"
 
 struct thing {
@@ -40,12 +42,12 @@ TT_TEST(deadline, ends_come_in_order_and_once)
 	for (size_t i = 0; i < 1000; i++)
 		tdd_deadline_set(&things[i].deadline, (uint64_t)random() % 500);
 	for (uint64_t now_ms = 0; now_ms < 500; now_ms += 7) {
-		tdd_timeline_expire(&timeline, now_ms, SIZE_MAX);
+		tdd_timeline_expire(&timeline, now_ms);
 		for (size_t i = 0; i < 1000; i++)
 			cr_assert_eq(things[i].ended, things[i].deadline.at_ms <= now_ms);
 		cr_assert_gt(tdd_timeline_next_ms(&timeline), now_ms);
 	}
-	tdd_timeline_expire(&timeline, 500, SIZE_MAX);
+	tdd_timeline_expire(&timeline, 500);
 	cr_assert_eq(end_count, 1000);
 	cr_assert_eq(tdd_timeline_next_ms(&timeline), UINT64_MAX);
 	for (size_t i = 0; i < 1000; i++)
@@ -90,10 +92,12 @@ TT_TEST(deadline, only_so_many_at_a_time)
 	things_init(&timeline, things, 10);
 	for (size_t i = 0; i < 10; i++)
 		tdd_deadline_set(&things[i].deadline, i);
-	tdd_timeline_expire(&timeline, 100, 4);
+	tdd_work_begin((uint64_t)4 * TDD_DROP_STEPS);
+	tdd_timeline_expire(&timeline, 100);
 	cr_expect_eq(end_count, 4);
 	cr_expect_eq(tdd_timeline_next_ms(&timeline), 4, "it is over, and its turn comes");
-	tdd_timeline_expire(&timeline, 100, 100);
+	tdd_work_begin(TDD_WORK_UNLIMITED);
+	tdd_timeline_expire(&timeline, 100);
 	cr_expect_eq(end_count, 10);
 	for (size_t i = 0; i < 10; i++)
 		tdd_deadline_deinit(&things[i].deadline);
@@ -135,7 +139,7 @@ TT_TEST(deadline, what_is_left_and_what_is_far_away)
 	cr_expect_eq(tdd_deadline_after(40, 60), 100);
 	cr_expect_eq(tdd_deadline_after(40, UINT64_MAX), UINT64_MAX);
 	tdd_deadline_set(&thing.deadline, UINT64_MAX);
-	tdd_timeline_expire(&timeline, UINT64_MAX - 1, 10);
+	tdd_timeline_expire(&timeline, UINT64_MAX - 1);
 	cr_expect_eq(thing.ended, 0);
 	tdd_deadline_deinit(&thing.deadline);
 	tdd_timeline_deinit(&timeline);

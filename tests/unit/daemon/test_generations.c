@@ -50,7 +50,7 @@ static void pin(struct tdd_publication *publication, struct tdd_holder *holder, 
 
 static void pass_time(struct tt_domain *domain, uint64_t now_ms)
 {
-	tdd_timeline_expire(&domain->registry.timeline, now_ms, SIZE_MAX);
+	tdd_timeline_expire(&domain->registry.timeline, now_ms);
 }
 
 TT_TEST(generations, the_last_ones_stay_and_are_their_owners_to_pay)

@@ -29,7 +29,7 @@ static void holder_drop_owned(struct tdd_holder *holder, struct tdd_registry *re
 
 	if (is_death)
 		tdd_registry_orphan(registry, holder->owned);
-	else
+	else if (tdd_waiters_wake_more(registry, holder->owned->entry))
 		tdd_registry_unlist(registry, holder->owned);
 }
 

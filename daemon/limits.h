@@ -50,9 +50,10 @@ enum {
 	TDD_STEPS_PER_WAKE = 8,
 	/* Who wants a part of a bundle has all its rows looked at: keys or rows in one step. */
 	TDD_ROWS_PER_WAKE_STEP = 4,
-	/* What answering the rest may take at the moment when a name goes: as many as one uid may
-	 * park, for one segment each; 80 ms. */
-	TDD_LAST_WAKE_STEPS = TDD_WAITS_PER_UID * (TDD_STEPS_PER_WAKE + 1),
+	/* How many are answered, when a name is about to go, before anybody asks whether it takes
+	 * too long; and what such a step is of those in daemon/work.h. */
+	TDD_WAKES_PER_LOOK = 16,
+	TDD_WORK_PER_WAKE_STEP = 512,
 
 	/* Generations that one uid keeps for tensors on their way, each for the pin time: a queue
 	 * of a data loader, a thousand a second. */
@@ -128,9 +129,9 @@ enum {
 	TDD_POOL_PER_SESSION = 16,
 
 	/* Publications that one LIST request looks at: about as long as a packet takes to pack. */
-	TDD_LIST_SCAN = 1024,
-	/* The same in steps of the pattern matcher, for long patterns over long names: 1 ms. */
-	TDD_LIST_STEPS = 1 << 20,
+	TDD_LIST_SCAN = 256,
+	/* The same in steps of the pattern matcher, for long patterns over long names. */
+	TDD_LIST_STEPS = 1 << 18,
 
 	/* New connections taken in one turn of the loop, so that others get their turn. One packet
 	 * of each session is read in one turn: the loop polls level-triggered and comes back. */

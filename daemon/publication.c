@@ -15,6 +15,7 @@
 #include "daemon/manifest.h"
 #include "daemon/pin.h"
 #include "daemon/registry.h"
+#include "daemon/waiter.h"
 #include "daemon/work.h"
 #include "proto/tensor/layout.h"
 
@@ -170,7 +171,10 @@ static void publication_expired(struct tdd_deadline *deadline)
 	struct tdd_publication *publication =
 		TDP_CONTAINER_OF(deadline, struct tdd_publication, deadline);
 
-	tdd_registry_unlist(publication->registry, publication);
+	if (tdd_waiters_wake_more(publication->registry, publication->entry))
+		tdd_registry_unlist(publication->registry, publication);
+	else
+		tdd_deadline_set(deadline, deadline->at_ms);
 }
 
 /* Room for the end that it may have by itself. */

@@ -219,7 +219,7 @@ void tdd_registry_unlist(struct tdd_registry *registry, struct tdd_publication *
 		entry_drop_kept(entry, publication);
 		return;
 	}
-	tdd_waiters_wake_rest(registry, entry);
+	tdd_waiters_stop_waking(registry, entry);
 	tdd_events_report_unlisted(&registry->events, publication);
 	tdd_index_remove(&registry->index, publication->generation);
 	entry->current = NULL;

@@ -82,8 +82,9 @@ void tdd_registry_unclaim(struct tdd_registry *registry, struct tdd_name *entry)
 void tdd_registry_list(struct tdd_registry *registry, struct tdd_name *entry,
 		       struct tdd_publication *publication, uint32_t keep);
 
-/* Take it out: nobody finds it any more. With what a name stands for go its kept ones. Frees it
- * unless a lease or a pin holds it. */
+/* Take it out: nobody finds it any more. Those who wait for it should have been woken before
+ * (tdd_waiters_wake_more()), or wait for the next one. With what a name stands for go its kept
+ * ones. Frees it unless a lease or a pin holds it. */
 void tdd_registry_unlist(struct tdd_registry *registry, struct tdd_publication *publication);
 
 /* Its owner has died: what the owner owned ends with the grace period. */

@@ -9,6 +9,7 @@
 #include "daemon/publication.h"
 #include "daemon/reader.h"
 #include "daemon/registry.h"
+#include "daemon/work.h"
 
 static int waiter_link(struct tdd_waiter *waiter, const struct tdd_waiter_spec *spec,
 		       struct tdp_fault *fault)
@@ -160,6 +161,7 @@ static bool entry_wake(const struct tdd_name *entry, uint64_t *steps, uint64_t l
 		if (publication->generation <= waiter->newer_than)
 			continue;
 		*steps += wake_steps(waiter, publication);
+		tdd_work_count(TDD_WORK_PER_WAKE_STEP * wake_steps(waiter, publication));
 		waiter->wake(waiter, publication);
 	}
 	return true;
@@ -193,15 +195,17 @@ bool tdd_waiters_turn(struct tdd_registry *registry)
 	return registry->waking != NULL;
 }
 
-void tdd_waiters_wake_rest(struct tdd_registry *registry, struct tdd_name *entry)
+bool tdd_waiters_wake_more(struct tdd_registry *registry, struct tdd_name *entry)
 {
-	uint64_t steps = 0;
+	while (entry->is_waking) {
+		uint64_t steps = 0;
 
-	if (!entry->is_waking)
-		return;
-	/* Whoever is left then has not seen the name, and waits for the next one. */
-	(void)entry_wake(entry, &steps, TDD_LAST_WAKE_STEPS);
-	tdd_waiters_stop_waking(registry, entry);
+		if (entry_wake(entry, &steps, (uint64_t)TDD_WAKES_PER_LOOK * TDD_STEPS_PER_WAKE))
+			tdd_waiters_stop_waking(registry, entry);
+		else if (tdd_work_is_over())
+			return false;
+	}
+	return true;
 }
 
 void tdd_waiters_wake_released(struct tdd_publication *publication)

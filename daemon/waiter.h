@@ -68,16 +68,16 @@ struct tdd_waiter *tdd_waiter_find(const struct tdd_holder *holder, uint64_t req
 
 /*
  * Wake all that wait for the publication's name, the longest waiting first: as many as one turn of
- * the loop has time for, the rest in the turns that follow, and before the name goes as many as
- * TDD_LAST_WAKE_STEPS allow; whoever is left then goes on waiting.
+ * the loop has time for, and the rest in the turns that follow.
  */
 void tdd_waiters_wake(struct tdd_publication *publication);
 
 /* A turn of the loop has ended. True when there are more to wake in the next one. */
 bool tdd_waiters_turn(struct tdd_registry *registry);
 
-/* Those of a name that were left for later, now. */
-void tdd_waiters_wake_rest(struct tdd_registry *registry, struct tdd_name *entry);
+/* The name is about to go: those that were left for later now, as many as there is time for
+ * (daemon/work.h). False when some are still left, so that it should not go yet. */
+bool tdd_waiters_wake_more(struct tdd_registry *registry, struct tdd_name *entry);
 
 /* The name goes. */
 void tdd_waiters_stop_waking(struct tdd_registry *registry, struct tdd_name *entry);

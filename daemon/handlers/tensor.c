@@ -10,6 +10,7 @@
 #include "daemon/registry.h"
 #include "daemon/segment.h"
 #include "daemon/server.h"
+#include "daemon/waiter.h"
 #include "daemon/work.h"
 #include "proto/names.h"
 
@@ -147,10 +148,19 @@ int tdd_handle_release(struct tdd_session *session, const struct tdp_message *re
 	return *position < count ? TDD_WORK_LEFT : 0;
 }
 
+/* Since this was begun, when it was generation `position` that was to go. */
+static bool remove_has_happened(const struct tdd_request *request,
+				const struct tdd_publication *publication)
+{
+	return request->position != 0 &&
+	       (!publication || publication->generation != request->position);
+}
+
 int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *request,
 		      struct tdp_fault *fault)
 {
 	const struct tdp_remove *remove = &request->remove;
+	struct tdd_registry *registry = &session->server->registry;
 	uint32_t owner_uid = tdd_lookup_owner(session, remove->has_owner, remove->owner_uid);
 	struct tdd_publication *publication;
 	int r = tdp_name_check(remove->name, fault);
@@ -158,6 +168,10 @@ int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *req
 	if (r < 0)
 		return r;
 	publication = tdd_lookup_visible(session, owner_uid, remove->name);
+	if (remove_has_happened(session->request, publication)) {
+		tdd_session_reply_done(session, request->request_id);
+		return 0;
+	}
 	if (!publication)
 		return tdd_lookup_not_found(session, owner_uid, remove->name, fault);
 	if (!tdd_policy_may_remove(&session->holder.subject, &publication->rights))
@@ -165,7 +179,10 @@ int tdd_handle_remove(struct tdd_session *session, const struct tdp_message *req
 				     "\"%s\" belongs to uid %u: only its owner, root and members "
 				     "of group tidl may remove it",
 				     remove->name, owner_uid);
-	tdd_registry_unlist(&session->server->registry, publication);
+	session->request->position = publication->generation;
+	if (!tdd_waiters_wake_more(registry, publication->entry))
+		return TDD_WORK_LEFT;
+	tdd_registry_unlist(registry, publication);
 	tdd_session_reply_done(session, request->request_id);
 	return 0;
 }

@@ -133,6 +133,7 @@ int tdd_lease_new(struct tdd_holder *holder, struct tdd_publication *publication
 		return r;
 	tdd_work_count(TDD_PART_STEPS * lease->use_count);
 	DL_APPEND(publication->leases, lease);
+	tdd_milestones_append(&publication->milestones, lease);
 	publication->lease_count++;
 	for (size_t i = 0; i < lease->use_count; i++) {
 		struct tdd_segment *segment = tdd_hold_segment(lease, i);
@@ -192,6 +193,7 @@ static void lease_detach(struct tdd_hold *lease)
 	for (size_t i = 0; i < lease->use_count; i++)
 		DL_DELETE(tdd_hold_segment(lease, i)->leases, &lease->uses[i]);
 	hold_give_up_stakes(lease);
+	tdd_milestones_remove(&publication->milestones, lease);
 	DL_DELETE(publication->leases, lease);
 	publication->lease_count--;
 	HASH_DELETE(hh, lease->holder->leases, lease);

@@ -32,6 +32,7 @@ struct tdd_hold_use {
 struct tdd_hold {
 	enum tidl_holder_kind kind;
 	enum tidl_attach attach;
+	bool is_milestone; /* one of publication::milestones */
 	bool is_inherited; /* a forked child may have its map for longer */
 	uint64_t id;	   /* of the lease; of the segment for an allocation */
 	uint64_t serial;   /* broker-wide, in order of birth; a lease's id */

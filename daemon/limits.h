@@ -128,6 +128,9 @@ enum {
 	 * few enough to look at all of them with each publish. */
 	TDD_POOL_PER_SESSION = 16,
 
+	/* Of a publication: a walk of some microseconds. */
+	TDD_LEASES_PER_MILESTONE = 1024,
+
 	/* Publications that one LIST request looks at: about as long as a packet takes to pack. */
 	TDD_LIST_SCAN = 256,
 	/* The same in steps of the pattern matcher, for long patterns over long names. */

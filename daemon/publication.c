@@ -150,6 +150,7 @@ static void publication_free(struct tdd_publication *publication)
 	if (publication->registry)
 		tdd_index_remove(&publication->registry->alive, publication->generation);
 	tdd_deadline_deinit(&publication->deadline);
+	tdd_milestones_deinit(&publication->milestones);
 	for (size_t i = 0; i < publication->segment_count; i++) {
 		struct tdd_segment_use *use = &publication->uses[i];
 

@@ -8,6 +8,7 @@
 
 #include "daemon/deadline.h"
 #include "daemon/holder.h"
+#include "daemon/milestones.h"
 #include "daemon/policy.h"
 #include "daemon/process.h"
 #include "daemon/quota.h"
@@ -55,7 +56,8 @@ struct tdd_publication {
 	struct tdd_registry *registry;		       /* NULL: never listed yet */
 	struct tdd_name *entry;			       /* of the registry; NULL: not listed */
 	struct tdd_publication *kept_prev, *kept_next; /* name::kept */
-	struct tdd_hold *leases;
+	struct tdd_hold *leases;		       /* in order of their serials */
+	struct tdd_milestones milestones;
 	uint32_t lease_count;
 	uint32_t reader_count; /* holders that have leases, or are about to */
 	struct tdd_pin *pins;

@@ -201,6 +201,20 @@ static void page_add_pins(struct inspection_page *page, const struct tdd_pin *pi
 	}
 }
 
+/* Behind the cursor, or a little before. */
+static const struct tdd_hold *first_lease(const struct tdd_publication *publication,
+					  uint64_t cursor)
+{
+	uint64_t serial = cursor & (((uint64_t)1 << HOLDER_SERIAL_BITS) - 1);
+	const struct tdd_hold *lease = NULL;
+
+	if (cursor >= holder_cursor(TIDL_HOLDER_PIN, 0, 0))
+		return NULL;
+	if (cursor >= holder_cursor(TIDL_HOLDER_LEASE, 0, 0))
+		lease = tdd_milestones_find(&publication->milestones, serial);
+	return lease ? lease : publication->leases;
+}
+
 static void inspect_holders(const struct tdd_publication *publication, uint64_t cursor,
 			    struct inspection_page *page, struct tdp_inspection *inspection)
 {
@@ -210,7 +224,7 @@ static void inspect_holders(const struct tdd_publication *publication, uint64_t 
 	page->has_more_holders = false;
 	for (size_t i = first; i < publication->segment_count && !page->has_more_holders; i++)
 		page_add_holders(page, publication->uses[i].segment->allocations, i, cursor);
-	page_add_holders(page, publication->leases, 0, cursor);
+	page_add_holders(page, first_lease(publication, cursor), 0, cursor);
 	page_add_pins(page, publication->pins, cursor);
 	inspection->holders = page->holders;
 	inspection->holder_count = page->holder_count;

@@ -101,8 +101,10 @@ enum {
 	TDD_DROP_STEPS = 256,
 	TDD_LOOK_STEPS = 16,
 	TDD_PART_STEPS = 64,
-	/* To look at one key, or at one row of a bundle with its key. */
+	/* To look at one key, or at one row of a bundle with its key; and how much is read from a
+	 * descriptor in a step. */
 	TDD_ROW_STEPS = 256,
+	TDD_BYTES_PER_READ_STEP = 4,
 
 	/* Replies that a client has not read yet. With so many its requests wait, too, until it
 	 * reads on: it may have asked for much at once, or been interrupted again and again. */

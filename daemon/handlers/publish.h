@@ -20,7 +20,8 @@
 /* How far the checks have come. */
 enum tdd_draft_stage {
 	TDD_DRAFT_BEGIN,
-	TDD_DRAFT_ROWS, /* with a manifest */
+	TDD_DRAFT_READ, /* with a manifest, as what follows */
+	TDD_DRAFT_ROWS,
 	TDD_DRAFT_KEYS,
 	TDD_DRAFT_DONE
 };
@@ -49,7 +50,9 @@ struct tdd_draft {
 	struct tdp_manifest_reader reader;
 	size_t key_position;	       /* keys that were compared with the others */
 	struct tdd_manifest *manifest; /* until a publication takes it over */
-	void *manifest_bytes;	       /* which the keys lie in */
+	char *manifest_bytes;	       /* which the keys lie in */
+	size_t manifest_size_bytes;
+	size_t read_bytes;
 	struct tdp_manifest_row first; /* the first tensor */
 };
 

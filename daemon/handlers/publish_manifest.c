@@ -14,6 +14,9 @@
 #include "daemon/work.h"
 #include "proto/mem/sealed.h"
 
+/* Before anybody asks whether it takes too long. */
+enum { BYTES_PER_READ = 128 << 10 };
+
 /* What is no manifest breaks the protocol. */
 static int manifest_refuse(struct tdp_fault *fault)
 {
@@ -49,30 +52,56 @@ int tdd_manifest_arrive(struct tdd_session *session, struct tdp_fault *fault)
 	return r;
 }
 
-static int manifest_receive(struct tdd_draft *draft, struct tdp_manifest *ret_counts,
-			    struct tdp_fault *fault)
+/* Room for all of it, and none of it yet. */
+static int manifest_make_room(struct tdd_draft *draft, struct tdp_fault *fault)
 {
-	struct tdd_request *request = draft->session->request;
-	size_t size_bytes;
-	int r = tdp_sealed_verify(request->fd, TDP_MANIFEST_MAX_BYTES, &size_bytes, fault);
+	int r = tdp_sealed_verify(draft->session->request->fd, TDP_MANIFEST_MAX_BYTES,
+				  &draft->manifest_size_bytes, fault);
 
 	if (r < 0)
 		return manifest_refuse(fault);
-	draft->manifest_bytes = malloc(size_bytes);
-	if (!draft->manifest_bytes)
-		return tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
-	r = tdp_sealed_read(request->fd, draft->manifest_bytes, size_bytes, 0, fault);
-	if (r < 0)
-		return manifest_refuse(fault);
-	r = tdp_manifest_count(draft->manifest_bytes, size_bytes, ret_counts, fault);
+	draft->read_bytes = 0;
+	draft->manifest_bytes = malloc(draft->manifest_size_bytes);
+	return draft->manifest_bytes ? 0 : tdp_fault_code(fault, TIDL_ERR_NO_MEMORY);
+}
+
+static int manifest_read(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	while (draft->read_bytes < draft->manifest_size_bytes) {
+		size_t at = draft->read_bytes;
+		size_t left = draft->manifest_size_bytes - at;
+		size_t count = left < BYTES_PER_READ ? left : BYTES_PER_READ;
+		int r = tdp_sealed_read(draft->session->request->fd, draft->manifest_bytes + at,
+					count, at, fault);
+
+		if (r < 0)
+			return manifest_refuse(fault);
+		draft->read_bytes += count;
+		tdd_work_count(count / TDD_BYTES_PER_READ_STEP);
+		if (tdd_work_is_over())
+			return TDD_WORK_LEFT;
+	}
+	return 0;
+}
+
+static int manifest_begin_rows(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	struct tdd_request *request = draft->session->request;
+	struct tdp_manifest counts;
+	int r = tdp_manifest_count(draft->manifest_bytes, draft->manifest_size_bytes, &counts,
+				   fault);
+
 	if (r == 0)
-		r = tdd_draft_begin_rows(draft, ret_counts, fault);
+		r = tdd_draft_begin_rows(draft, &counts, fault);
 	if (r < 0)
 		return r;
-	r = tdd_manifest_new(request->fd, size_bytes, ret_counts, &draft->manifest);
+	r = tdd_manifest_new(request->fd, draft->manifest_size_bytes, &counts, &draft->manifest);
 	if (r < 0)
 		return tdp_fault_code(fault, r);
 	(void)tdd_request_steal_fd(request);
+	tdd_work_count(TDD_LOOK_STEPS *
+		       (counts.segment_count + tdd_manifest_row_count(draft->manifest)));
+	tdp_manifest_reader_init(&draft->reader, draft->manifest_bytes, draft->manifest_size_bytes);
 	return 0;
 }
 
@@ -159,34 +188,38 @@ static int draft_check_access_again(const struct tdd_draft *draft, struct tdp_fa
 	return 0;
 }
 
+/* On to the next stage, unless there is more to do in this one or something is wrong. */
+static int draft_pass(struct tdd_draft *draft, enum tdd_draft_stage next, int r)
+{
+	if (r == 0)
+		draft->stage = next;
+	return r;
+}
+
 static int draft_begin(struct tdd_draft *draft, struct tdp_fault *fault)
 {
-	struct tdp_manifest counts;
 	int r = manifest_check_form(draft->publish, fault);
 
-	if (r == 0)
-		r = manifest_receive(draft, &counts, fault);
-	if (r < 0)
-		return r;
-	tdd_work_count(draft->manifest->size_bytes / 8);
-	tdp_manifest_reader_init(&draft->reader, draft->manifest_bytes,
-				 draft->manifest->size_bytes);
-	return 0;
+	return r < 0 ? r : manifest_make_room(draft, fault);
+}
+
+static int draft_read(struct tdd_draft *draft, struct tdp_fault *fault)
+{
+	int r = manifest_read(draft, fault);
+
+	return r != 0 ? r : manifest_begin_rows(draft, fault);
 }
 
 int tdd_draft_take_manifest(struct tdd_draft *draft, struct tdp_fault *fault)
 {
 	int r = 0;
 
-	if (draft->stage == TDD_DRAFT_BEGIN) {
-		r = draft_begin(draft, fault);
-		draft->stage = TDD_DRAFT_ROWS;
-	}
-	if (r == 0 && draft->stage == TDD_DRAFT_ROWS) {
-		r = draft_add_rows(draft, fault);
-		if (r == 0)
-			draft->stage = TDD_DRAFT_KEYS;
-	}
+	if (draft->stage == TDD_DRAFT_BEGIN)
+		r = draft_pass(draft, TDD_DRAFT_READ, draft_begin(draft, fault));
+	if (r == 0 && draft->stage == TDD_DRAFT_READ)
+		r = draft_pass(draft, TDD_DRAFT_ROWS, draft_read(draft, fault));
+	if (r == 0 && draft->stage == TDD_DRAFT_ROWS)
+		r = draft_pass(draft, TDD_DRAFT_KEYS, draft_add_rows(draft, fault));
 	if (r == 0)
 		r = draft_compare_keys(draft, fault);
 	if (r == 0 && draft->has_paused)

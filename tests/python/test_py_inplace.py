@@ -272,6 +272,32 @@ def test_without_userfaultfd(
     peer.do(f"client.unshare({name!r})")
 
 
+# ---- owners that free without asking ----
+
+
+@pytest.mark.parametrize("share_of_size", [0.25, 4])
+def test_an_array_is_resized(
+    client: tidl.Client, other: Peer, name: str, share_of_size: float
+) -> None:
+    """What is cut stays shared until it is private; what grows goes on elsewhere."""
+    is_cut = share_of_size < 1
+    size = int(4 * MEGABYTE * share_of_size)
+    other.do(f"x = np.ones({4 * MEGABYTE}, np.uint8); client.publish({name!r}, x, copy=False)")
+    mine = client.get(name, access="write").to_numpy()
+    other.do(f"x.resize({size}, refcheck=False)")
+    mine[5] = 5
+    assert other.ask("(int(x[5]), x.size, int(x[:1000].sum()))") == (
+        (5, size, 1004) if is_cut else (1, size, 1000)
+    )
+    other.do(f"client.unshare({name!r}); x[6] = 6")
+    mine[5] = 7
+    assert mine[6] == 1
+    assert other.ask("(int(x[5]), int(x[6]))") == (5 if is_cut else 1, 6)
+    # By its old size it would take with it what has come to lie behind it.
+    other.do(f"y = [np.ones({MEGABYTE}, np.uint8) for _ in range(8)]\ndel x")
+    assert other.ask("[int(a.sum()) for a in y]") == [MEGABYTE] * 8
+
+
 # ---- deaths, children, attackers ----
 
 

@@ -238,45 +238,70 @@ TT_TEST(inplace_threads, a_signal_handler_may_write, .timeout = 60)
 	tt_world_deinit(&world);
 }
 
+static struct tt_memory *forked;
 static pthread_t forker;
-static atomic_bool forker_started;
+static atomic_int forker_id;
 static atomic_uint child_status;
 
-/* The child sees all of the memory private, or all of it shared. */
+/* Exit status: 0 when all of the memory is private, or all of it shared. */
+static int child_look(const struct tt_memory *memory)
+{
+	size_t private_count = 0;
+	struct tdp_fault fault;
+	struct tdc_maps maps;
+
+	if (tdc_maps_load(&maps, &fault) < 0)
+		return 2;
+	for (size_t i = 0; i < memory->bytes / PIECE_BYTES; i++) {
+		uintptr_t begin = (uintptr_t)memory->data + i * PIECE_BYTES;
+
+		private_count += tdc_maps_refusal(&maps, begin, begin + PIECE_BYTES) ==
+				 TIDL_COPY_REASON_NONE;
+	}
+	if (private_count != 0 && private_count != memory->bytes / PIECE_BYTES)
+		return 1;
+	return memory->data[memory->bytes / TT_ELEMENT_BYTES - 1] > 0 ? 0 : 3;
+}
+
 static void *fork_once(void *context)
 {
-	struct tt_memory *memory = context;
-	uintptr_t begin = (uintptr_t)memory->data;
 	int status = -1;
 	pid_t pid;
 
-	atomic_store(&forker_started, true);
+	(void)context;
+	atomic_store(&forker_id, gettid());
 	pid = fork();
-	if (pid == 0) {
-		struct tdp_fault fault;
-		struct tdc_maps maps;
-		bool is_private;
-
-		if (tdc_maps_load(&maps, &fault) < 0)
-			_exit(2);
-		is_private = tdc_maps_refusal(&maps, begin, begin + memory->bytes) ==
-			     TIDL_COPY_REASON_NONE;
-		_exit(is_private || tdc_maps_refusal(&maps, begin, begin + memory->bytes) ==
-					      TIDL_COPY_REASON_MAPPING
-			      ? (memory->data[memory->bytes / TT_ELEMENT_BYTES - 1] > 0 ? 0 : 3)
-			      : 1);
-	}
+	if (pid == 0)
+		_exit(child_look(forked));
 	(void)waitpid(pid, &status, 0);
 	atomic_store(&child_status, (unsigned int)status);
 	return NULL;
 }
 
-static struct tt_memory *forked;
+/* It waits for the move, or has forked and waits for its child. */
+static bool forker_waits(void)
+{
+	char text[256] = "";
+	const char *name_end;
+	FILE *stat;
+
+	(void)snprintf(text, sizeof(text), "/proc/self/task/%d/stat", atomic_load(&forker_id));
+	stat = fopen(text, "re");
+	if (stat == NULL)
+		return false;
+	text[fread(text, 1, sizeof(text) - 1, stat)] = '\0';
+	(void)fclose(stat);
+	name_end = strrchr(text, ')');
+	return name_end != NULL && strncmp(name_end, ") S", 3) == 0;
+}
 
 static int fork_in_the_middle(enum tdc_move_step step, size_t piece)
 {
-	if (step == TDC_MOVE_THERE && piece == 1)
-		(void)pthread_create(&forker, NULL, fork_once, forked);
+	if (step != TDC_MOVE_THERE || piece != 1)
+		return 0;
+	cr_assert_eq(pthread_create(&forker, NULL, fork_once, NULL), 0);
+	while (!forker_waits())
+		(void)sched_yield();
 	return 0;
 }
 

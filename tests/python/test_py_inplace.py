@@ -207,11 +207,13 @@ def test_over_quota_nothing_is_moved(
 ) -> None:
     monkeypatch.setenv("TIDLD_QUOTA_UID", str(8 * MEGABYTE))
     with tidl.connect() as client:
-        mine = array()
-        with pytest.raises(tidl.QuotaError):
-            client.publish("x", mine, copy=False)
-        assert memfd_inode(mine.ctypes.data) == 0
-        assert np.array_equal(mine, array())
+        mine = {"fits": array(MEGABYTE), "does not": array(MEGABYTE), "nor this": array()}
+        for what in (mine["nor this"], mine):
+            with pytest.raises(tidl.QuotaError):
+                client.publish("x", what, copy=False)
+            for part in mine.values():
+                assert memfd_inode(part.ctypes.data) == 0
+                assert np.array_equal(part, array(part.size))
 
 
 @pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc_minimal", "mimalloc"])
